@@ -1,0 +1,52 @@
+# make run   install, label the sample, serve on loopback
+# make test  install, run every quick test
+# Everything happens in .venv inside the checkout; remove it to start over.
+
+PYTHON ?= python3
+HOST ?= 127.0.0.1
+PORT ?= 8000
+# Extra arguments for pip, for example `--index-url ...` of a CPU-only build of torch on a machine whose default index serves CUDA.
+PIP_ARGS ?=
+BIN := .venv/bin
+STAMP := .venv/.installed
+
+.PHONY: help install run test test-slow lint format bench clean
+
+help:  ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+$(STAMP): pyproject.toml constraints.txt
+	@echo "phonechain: installing into .venv (torch is the largest part; a few minutes the first time)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --disable-pip-version-check --progress-bar on -q -c constraints.txt $(PIP_ARGS) -e '.[dev]'
+	@touch $@
+
+install: $(STAMP)  ## build .venv from pyproject.toml and constraints.txt
+
+run: $(STAMP)  ## label the sample utterance, then serve on http://127.0.0.1:8000
+	@$(BIN)/phonechain demo
+	@$(BIN)/phonechain serve --host $(HOST) --port $(PORT)
+
+test: $(STAMP)  ## every quick test
+	@echo "phonechain: running the quick tests"
+	@$(BIN)/python -m pytest -m "not slow"
+
+test-slow: $(STAMP)  ## the tests marked slow
+	@$(BIN)/python -m pytest -m slow
+
+lint: $(STAMP)  ## ruff and mypy
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+format: $(STAMP)  ## let ruff rewrite what it can
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+bench: $(STAMP)  ## the benchmarks, each side by side with its peers
+	@$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt $(PIP_ARGS) -e '.[bench]'
+	@$(BIN)/python benchmarks/chain.py
+	@$(BIN)/python benchmarks/features.py
+
+clean:  ## remove .venv and caches
+	rm -rf .venv build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
