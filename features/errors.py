@@ -31,6 +31,24 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """A warning: the input was usable, and this is what a person should know about it.
+
+    `code` is stable and for programs ("segment-clipped"); `message` is one sentence with its numbers; `pointer`, `value`
+    and `limit` are as in PhonechainError.
+    """
+
+    code: str
+    message: str
+    pointer: str | None = None
+    value: float | str | None = None
+    limit: float | str | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        return {k: v for k, v in asdict(self).items() if v is not None}
+
+
 class PhonechainError(Exception):
     """Root of the tree: `str(error)` is one line for a person, the attributes are for a program.
 
