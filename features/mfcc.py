@@ -1,0 +1,290 @@
+"""Frames: 12 MFCCs and the log energy of every 10 ms of sound, with their first and second derivatives.
+
+Nothing here is global. Frame `i` is centred at sample `i * hop`, and its 13 static values depend on the samples of its
+own window and on nothing else in the file: no normalisation against the loudest frame, no adaptive floor. Its
+derivatives depend on the `delta_width // 2` frames on either side. So when sound is appended to a recording of `n`
+samples, exactly those frames may change whose window reaches past the old end,
+
+    static values   i * hop + window / 2 > n
+    derivatives     (i + delta_width // 2) * hop + window / 2 > n      (in samples)
+
+and all frames before them keep every bit: the work is done in blocks of one fixed shape, because the rounding of a
+matrix product depends on its shape. `FeatureSettings.reach` is the second rule in seconds (52.5 ms by default).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from functools import lru_cache
+from typing import Any
+
+import librosa
+import numpy as np
+import scipy.fft
+import scipy.signal
+from numpy.typing import ArrayLike, NDArray
+
+from features.errors import AudioError, EmptyAudio, NonFiniteAudio, SettingsError
+
+CEPSTRA = 12
+"""Cepstral coefficients kept: 1 to 12. The zeroth, a level, gives way to the log energy."""
+
+STATIC = CEPSTRA + 1
+"""Static values of a frame: the cepstra, then the log energy."""
+
+_BLOCK = 128  # frames a step: all buffers stay in the second-level cache
+_LOUDEST = 1e9  # far above any scale that samples come in, far below what overflows single precision when squared
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureSettings:
+    """How sound becomes frames. Stored in the model file, so that a model always hears as it was trained.
+
+    Args:
+        rate: samples a second that the features are computed at (Hz); other sound is resampled to it.
+        window: length of a frame's Hamming window (s).
+        hop: time between the centres of two frames (s).
+        n_fft: points of the Fourier transform; the window is padded with zeros up to it.
+        n_mels: triangular filters, equal in height, spaced evenly in (Slaney's) mel between `fmin` and `fmax`.
+        fmin: lower edge of the first filter (Hz); above mains hum and rumble.
+        fmax: upper edge of the last (Hz); below the band in which resamplers and converters roll off.
+        preemphasis: `p` of the high-pass `x[n] - p x[n-1]`, before the spectrum; 0 leaves it out.
+        lifter: `L` of the sine lifter `1 + L/2 sin(pi k / L)` on cepstrum `k`; 0 leaves it out.
+        mel_floor: power added to each filter's output before the logarithm, where full scale is 1: an absolute floor.
+        energy_floor: mean square added to that of the frame before the logarithm (1e-9: -90 dB of full scale).
+        delta_width: frames that a derivative is fitted over, odd, at least 3.
+
+    Raises:
+        SettingsError: a value outside what it can be; the message names it and its bound.
+    """
+
+    rate: int = 16000
+    window: float = 0.025
+    hop: float = 0.010
+    n_fft: int = 512
+    n_mels: int = 40
+    fmin: float = 60.0
+    fmax: float = 7600.0
+    preemphasis: float = 0.97
+    lifter: int = 0
+    mel_floor: float = 1e-7
+    energy_floor: float = 1e-9
+    delta_width: int = 9
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            whole = field.type == "int"
+            kinds = (int, np.integer) if whole else (int, float, np.integer, np.floating)
+            if isinstance(value, bool) or not isinstance(value, kinds) or not np.isfinite(value):
+                expected = "a whole number" if whole else "a finite number"
+                raise SettingsError(
+                    f"expected {expected} for {field.name}, got {value!r}",
+                    pointer=f"features/{field.name}",
+                    value=value if isinstance(value, str | int | float) else repr(value),
+                )
+            object.__setattr__(self, field.name, int(value) if whole else float(value))
+        self._bound("rate", 4000, 192000)
+        self._bound("window", 2 / self.rate, 1.0)
+        self._bound("hop", 1 / self.rate, self.window)  # a longer hop would skip sound
+        self._bound("n_fft", self.window_length, 1 << 16)
+        self._bound("n_mels", CEPSTRA + 1, 512)
+        self._bound("fmax", 0.0, self.rate / 2)
+        self._bound("fmin", 0.0, np.nextafter(self.fmax, 0.0))
+        self._bound("preemphasis", 0.0, 1.0)
+        self._bound("lifter", 0, 1000)
+        self._bound("mel_floor", 1e-30, 1.0)
+        self._bound("energy_floor", 1e-30, 1.0)
+        self._bound("delta_width", 3, 999)
+        if self.delta_width % 2 == 0:
+            raise SettingsError(
+                f"expected an odd delta_width, got {self.delta_width}",
+                pointer="features/delta_width",
+                value=self.delta_width,
+            )
+
+    def _bound(self, name: str, low: float, high: float) -> None:
+        value = getattr(self, name)
+        if not low <= value <= high:
+            raise SettingsError(
+                f"expected {name} between {low:g} and {high:g}, got {value:g}",
+                pointer=f"features/{name}",
+                value=value,
+                limit=float(low if value < low else high),
+            )
+
+    @property
+    def window_length(self) -> int:
+        """Samples in a window."""
+        return max(2, round(self.window * self.rate))
+
+    @property
+    def hop_length(self) -> int:
+        """Samples between the centres of two frames."""
+        return max(1, round(self.hop * self.rate))
+
+    @property
+    def frame_period(self) -> float:
+        """Seconds between the centres of two frames, after rounding to whole samples."""
+        return self.hop_length / self.rate
+
+    @property
+    def reach(self) -> float:
+        """Seconds on either side of its centre that a frame, derivatives included, depends on."""
+        return (self.delta_width // 2) * self.frame_period + self.window_length / 2 / self.rate
+
+    def to_dict(self) -> dict[str, Any]:
+        """All settings by name, JSON-serialisable."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> FeatureSettings:
+        """The inverse of `to_dict`; a name left out takes its default.
+
+        Raises:
+            SettingsError: a name that is no setting, or a value outside its bounds.
+        """
+        known = [field.name for field in fields(cls)]
+        for name in values:
+            if name not in known:
+                raise SettingsError(
+                    f"expected feature settings among {', '.join(known)}, got {name!r}",
+                    pointer=f"features/{name}",
+                    value=str(name),
+                )
+        return cls(**values)
+
+
+def frame_count(n: int, settings: FeatureSettings) -> int:
+    """Frames of `n` samples: `1 + n // hop`, one at least as soon as there is a sample."""
+    return 1 + n // settings.hop_length
+
+
+def frames(samples: ArrayLike, settings: FeatureSettings) -> NDArray[np.float32]:
+    """Static values and derivatives of a whole recording.
+
+    Args:
+        samples: `[n]` sound at `settings.rate`, full scale 1; beyond its ends it is taken as silent.
+        settings: how.
+
+    Returns:
+        `[1 + n // hop, 39]`: 12 MFCCs and the log energy, then the first derivatives of these 13, then the second (per
+        frame and per frame squared). Row `i` is centred at `i * settings.frame_period` seconds.
+
+    Raises:
+        EmptyAudio: no samples.
+        NonFiniteAudio: NaN, infinity, or a magnitude of 1e9 and more among the samples.
+        AudioError: not one row of samples.
+    """
+    sound = np.asarray(samples, dtype=np.float32)
+    if sound.ndim != 1:
+        raise AudioError(f"expected samples of shape [n], got {list(sound.shape)}", pointer="audio")
+    if sound.size == 0:
+        raise EmptyAudio("expected at least one sample, got none", pointer="audio", value=0, limit=1)
+    peak = max(float(sound.max()), -float(sound.min()))  # NaN if any sample is
+    if not peak < _LOUDEST:
+        first = int(np.flatnonzero(~(np.abs(sound) < _LOUDEST))[0])
+        raise NonFiniteAudio(
+            f"expected samples of full scale 1, got {sound[first]} at sample {first}",
+            pointer=f"audio/{first}",
+            value=first,
+        )
+    static_values = static(sound, settings)
+    count = len(static_values)
+    out = np.empty((count, 3 * STATIC), dtype=np.float32)
+    out[:, :STATIC] = static_values
+    out[:, STATIC : 2 * STATIC] = derivative(static_values, 1, settings.delta_width)
+    out[:, 2 * STATIC :] = derivative(static_values, 2, settings.delta_width)
+    return out
+
+
+def static(samples: NDArray[np.float32], settings: FeatureSettings) -> NDArray[np.float32]:
+    """12 MFCCs and the log energy of every frame, `[n]` -> `[1 + n // hop, 13]`.
+
+    The order is Kaldi's: the window loses its mean, so that a constant offset of the converter leaves no trace; the log
+    of its mean square is the log energy; then pre-emphasis inside the window, the Hamming taper, the spectrum.
+    """
+    length, hop = settings.window_length, settings.hop_length
+    count = frame_count(len(samples), settings)
+    blocks = -(-count // _BLOCK)
+    padded = np.zeros((blocks * _BLOCK - 1) * hop + length, dtype=np.float32)
+    half = length // 2
+    inside = min(len(samples), len(padded) - half)  # the last window may end before the sound does
+    padded[half : half + inside] = samples[:inside]
+    windows = np.lib.stride_tricks.sliding_window_view(padded, length)[::hop]
+
+    taper, filters, cosines = _constants(settings)
+    centred = np.empty((_BLOCK, length), dtype=np.float32)
+    emphasised = np.empty((_BLOCK, length), dtype=np.float32)
+    # The transform alone is in double precision: a quiet band 100 dB under a loud one would drown in its rounding. What
+    # follows has no cancellation left.
+    tapered = np.zeros((_BLOCK, settings.n_fft), dtype=np.float64)  # right of the window it stays zero
+    power = np.empty((_BLOCK, settings.n_fft // 2 + 1), dtype=np.float32)
+    out = np.empty((blocks * _BLOCK, STATIC), dtype=np.float32)
+    for at in range(0, blocks * _BLOCK, _BLOCK):
+        window = windows[at : at + _BLOCK]
+        np.subtract(window, window.mean(axis=1, keepdims=True), out=centred)
+        energy = np.einsum("ij,ij->i", centred, centred) / length
+        np.multiply(centred, -settings.preemphasis, out=emphasised)
+        emphasised[:, 1:] = centred[:, 1:] + emphasised[:, :-1]
+        emphasised[:, 0] += centred[:, 0]  # the sample before the first is taken to equal it
+        np.multiply(emphasised, taper, out=tapered[:, :length])
+        spectrum = scipy.fft.rfft(tapered, axis=1)
+        np.add(np.square(spectrum.real), np.square(spectrum.imag), out=power, casting="same_kind")
+        out[at : at + _BLOCK, :CEPSTRA] = np.log(power @ filters + settings.mel_floor) @ cosines
+        out[at : at + _BLOCK, CEPSTRA] = np.log(energy + settings.energy_floor)
+    return out[:count]
+
+
+def derivative(track: NDArray[np.float32], order: int, width: int) -> NDArray[np.float32]:
+    """Savitzky-Golay derivative along time, `[F, C]` -> `[F, C]`, with the first and last frames repeated beyond the
+    ends.
+
+    The polynomial fitted over `width` frames has the degree of the derivative, as in `librosa.feature.delta(track.T,
+    order=order, width=width, mode="nearest")`, which this equals; it is several times faster, and any number of frames
+    will do.
+    """
+    half = width // 2
+    count = len(track)
+    padded = np.concatenate([track[:1].repeat(half, axis=0), track, track[-1:].repeat(half, axis=0)])
+    taps = _taps(order, width)
+    pair = (
+        np.subtract if order % 2 else np.add
+    )  # the taps are odd or even about the middle: each pair costs one product
+    out = np.multiply(track, taps[half], dtype=np.float32)
+    for k in range(1, half + 1):
+        both = pair(padded[half + k : half + k + count], padded[half - k : half - k + count])
+        both *= taps[half + k]
+        out += both
+    return out
+
+
+@lru_cache(maxsize=16)
+def _taps(order: int, width: int) -> list[float]:
+    """`[width]` weights of the frames from `-width // 2` to `width // 2`."""
+    return [float(tap) for tap in scipy.signal.savgol_coeffs(width, polyorder=order, deriv=order, use="dot")]
+
+
+@lru_cache(maxsize=16)
+def _constants(
+    settings: FeatureSettings,
+) -> tuple[NDArray[np.float64], NDArray[np.float32], NDArray[np.float32]]:
+    """Hamming window `[window]`, mel filters `[n_fft // 2 + 1, n_mels]`, liftered cosines `[n_mels, 12]`."""
+    taper = scipy.signal.get_window("hamming", settings.window_length, fftbins=True)
+    filters = librosa.filters.mel(
+        sr=settings.rate,
+        n_fft=settings.n_fft,
+        n_mels=settings.n_mels,
+        fmin=settings.fmin,
+        fmax=settings.fmax,
+        norm=None,
+        dtype=np.float64,
+    ).T.copy()
+    # Row m of the transformed identity holds what filter m adds to each coefficient: the orthonormal DCT-II as a
+    # matrix.
+    cosines = scipy.fft.dct(np.eye(settings.n_mels), type=2, norm="ortho", axis=1)[:, 1 : CEPSTRA + 1]
+    if settings.lifter:
+        k = np.arange(1, CEPSTRA + 1)
+        cosines = cosines * (1 + settings.lifter / 2 * np.sin(np.pi * k / settings.lifter))
+    return taper, filters.astype(np.float32), np.ascontiguousarray(cosines, dtype=np.float32)

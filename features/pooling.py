@@ -1,0 +1,121 @@
+"""The 92 features of a segment (the paper, "TIMIT Data Set", after Halberstadt and Glass 1997).
+
+    0..38    means of the 13 static values (12 MFCCs, log energy) over the parts of a 3:4:3 split     39
+    39..64   the 13 first and 13 second derivatives at the beginning of the first part                26
+    65..90   the same at the end of the third part                                                    26
+    91       log of the duration in seconds                                                            1
+
+Time is continuous. For the means, frame `i` stands for the 10 ms around its centre, and each part is averaged over
+exactly the stretch of time that it covers; for the derivatives, the two nearest frames are interpolated. So a segment's
+features move smoothly with its boundaries, and a segment shorter than a window, than a hop even, or at the edge of the
+file needs no rule of its own. Before the first frame and after the last the track is taken as constant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from features.audio import Audio, resample
+from features.errors import SegmentError
+from features.mfcc import CEPSTRA, STATIC, FeatureSettings, frames
+from features.segments import Segment
+
+PARTS = (0.3, 0.4, 0.3)
+"""Shares of a segment's duration that the three parts have."""
+
+MIN_DURATION = 0.001
+"""Seconds under which a duration counts as this one, so that its logarithm is finite."""
+
+_VALUES = (*(f"mfcc{k}" for k in range(1, CEPSTRA + 1)), "log_energy")
+
+FEATURE_NAMES: tuple[str, ...] = (
+    *(f"{value}_mean{part}" for part in (1, 2, 3) for value in _VALUES),
+    *(f"{value}_{order}_{edge}" for edge in ("begin", "end") for order in ("d1", "d2") for value in _VALUES),
+    "log_duration",
+)
+"""Names of the features in their order: `mfcc1_mean1` ... `log_energy_d2_end`, `log_duration`."""
+
+DIMENSION = len(FEATURE_NAMES)
+"""92."""
+
+
+def pool(track: NDArray[np.float32], segments: Sequence[Segment], settings: FeatureSettings) -> NDArray[np.float32]:
+    """Features of segments from the frames of their recording.
+
+    Args:
+        track: `[F, 39]` as `mfcc.frames` gives them, F at least 1.
+        segments: T of them, in seconds, in any order; they may overlap.
+        settings: those that the frames were made with.
+
+    Returns:
+        `[T, 92]`, always finite.
+
+    Raises:
+        SegmentError: a time that is not finite, or an end before its start.
+    """
+    start = np.fromiter((s.start for s in segments), dtype=np.float64, count=len(segments))
+    end = np.fromiter((s.end for s in segments), dtype=np.float64, count=len(segments))
+    wrong = np.flatnonzero(~(np.isfinite(start) & np.isfinite(end) & (end >= start)))
+    if wrong.size:
+        at = int(wrong[0])
+        raise SegmentError(
+            f"expected finite times with start <= end, got {start[at]:g} to {end[at]:g} in segment {at}",
+            pointer=f"segments/{at}",
+        )
+    out = np.empty((len(segments), DIMENSION), dtype=np.float32)
+    edges = start[:, None] + (end - start)[:, None] * np.cumsum((0.0, *PARTS))  # [T, 4]
+    edges[:, -1] = end
+    means = _means(track[:, :STATIC], edges / settings.frame_period)
+    out[:, : 3 * STATIC] = means.reshape(len(segments), -1)
+    slopes = track[:, STATIC:]
+    out[:, 3 * STATIC : 5 * STATIC] = _at(slopes, start / settings.frame_period)
+    out[:, 5 * STATIC : 7 * STATIC] = _at(slopes, end / settings.frame_period)
+    out[:, -1] = np.log(np.maximum(end - start, MIN_DURATION))
+    return out
+
+
+def extract(audio: Audio, segments: Sequence[Segment], settings: FeatureSettings) -> NDArray[np.float32]:
+    """Features of the segments of a recording, `[T, 92]`; sound at another rate is resampled first.
+
+    Raises:
+        AudioError: see `mfcc.frames`.
+        SegmentError: see `pool`.
+    """
+    sound = resample(audio.samples, audio.rate, settings.rate)
+    return pool(frames(sound, settings), segments, settings)
+
+
+def _means(track: NDArray[np.float32], edges: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Means of `track [F, C]` between consecutive `edges [T, P + 1]`, in frame periods -> `[T, P, C]`.
+
+    With the cells' left borders on whole numbers, the integral from a to b is the sum of the cells that a and b lie in
+    or between, less what is left of a, plus what of b's cell is left of b. It is taken relative to a's cell, so that a
+    part inside one cell gets that cell's values exactly, however short it is.
+    """
+    count = len(track)
+    border = np.clip(edges + 0.5, 0.0, count)
+    cell = np.minimum(border.astype(np.intp), count - 1)
+    sums = np.zeros((count + 1, track.shape[1]))
+    np.cumsum(track, axis=0, dtype=np.float64, out=sums[1:])
+    below = sums[cell]  # [T, P + 1, C]
+    value = track[cell].astype(np.float64)
+    share = (border - cell)[..., None]
+    first, last = np.s_[:, :-1], np.s_[:, 1:]
+    cells = (cell[last] - cell[first])[..., None]
+    excess = below[last] - below[first] - cells * value[first] + share[last] * (value[last] - value[first])
+    width = np.maximum(border[last] - border[first], 1e-9)[..., None]  # an empty part has no excess
+    mean: NDArray[np.float64] = value[first] + excess / width
+    return mean
+
+
+def _at(track: NDArray[np.float32], when: NDArray[np.float64]) -> NDArray[np.float64]:
+    """`track [F, C]` at the instants `when [T]`, in frame periods from the first frame's centre -> `[T, C]`."""
+    when = np.clip(when, 0.0, len(track) - 1)
+    before = np.minimum(when.astype(np.intp), max(len(track) - 2, 0))
+    after = np.minimum(before + 1, len(track) - 1)
+    share = (when - before)[:, None]
+    between: NDArray[np.float64] = (1 - share) * track[before] + share * track[after]
+    return between
