@@ -1,0 +1,221 @@
+"""What a model is and how it is trained, as plain values: read from a preset's TOML, kept in the model file's header."""
+
+from __future__ import annotations
+
+import dataclasses
+import tomllib
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import resources
+from typing import Any, Literal, TypeVar
+
+from features.errors import SettingsError
+
+Covariance = Literal["shared", "diagonal", "full"]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class FactorSettings:
+    """One input-dependent factor.
+
+    Attributes:
+        kind: which family (factors.py).
+        segments: m, the segments of the window: 1 the labelled one, 2 it and the one before, 3 also the one after.
+        labels: n, consecutive labels that the factor scores; 2 and 3 exist for the n-grams seen in training only.
+        layers, products, states: L, I, H of the SPN; `states` is the number of components of a Gaussian mixture.
+        operator: sum or max over the SPN's hidden states.
+        covariance: of the Gaussian mixture.
+        units: hidden units of a DRBM or perceptron.
+        dropout: share of the window's features set to zero in training.
+        scale: standard deviation of the weights at the start.
+    """
+
+    kind: Literal["linear", "spn", "gaussian", "hidden-units", "perceptron"] = "spn"
+    segments: int = 1
+    labels: int = 1
+    layers: int = 2
+    products: int = 2
+    states: int = 3
+    operator: Literal["sum", "max"] = "sum"
+    covariance: Covariance = "shared"
+    units: int = 100
+    dropout: float = 0.0
+    scale: float = 0.02
+
+    def __post_init__(self) -> None:
+        for name, low, high in (
+            ("segments", 1, 9), ("labels", 1, 3), ("layers", 1, 3), ("products", 1, 16), ("states", 1, 64), ("units", 1, 4096)
+        ):  # fmt: skip
+            _within(self, name, low, high)
+        _within(self, "dropout", 0.0, 0.95)
+        if self.labels > self.segments and self.labels > 1:
+            raise SettingsError(
+                f"expected a factor over {self.labels} labels to see as many segments, got segments = {self.segments}",
+                pointer="factors/segments", value=self.segments, limit=self.labels,
+            )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ModelSettings:
+    """A chain and its factors.
+
+    Attributes:
+        chain: "crf", normalised over the sequence, or "memm", normalised at each position.
+        factors: the input-dependent factors; their log-potentials add up.
+        bigram, trigram: input-independent label n-gram weights: none, one for each possible n-gram, or for each seen one.
+        history: previous labels that the MEMM sees, M - 1 in the paper; unused by the CRF.
+        speaker_normalised: features are normalised over each speaker's recordings instead of over the training set.
+    """
+
+    chain: Literal["crf", "memm"] = "crf"
+    factors: tuple[FactorSettings, ...] = (FactorSettings(),)
+    bigram: Literal["none", "dense", "sparse"] = "dense"
+    trigram: Literal["none", "dense", "sparse"] = "none"
+    history: int = 1
+    speaker_normalised: bool = False
+
+    def __post_init__(self) -> None:
+        _within(self, "history", 0, 16)
+        if not self.factors:
+            raise SettingsError("expected at least one factor, got none", pointer="factors")
+        if not any(f.labels == 1 for f in self.factors):
+            raise SettingsError("expected a factor that scores single labels (labels = 1), got none", pointer="factors")
+
+    @property
+    def order(self) -> int:
+        """Markov order of the CRF: the largest label n-gram less one, at least 1."""
+        return 2 if self.trigram != "none" or any(f.labels == 3 for f in self.factors) else 1
+
+
+@dataclass(frozen=True)
+class TrainingSettings:
+    """How the weights are found.
+
+    Attributes:
+        optimizer: "adam" on mini-batches, or "sgd" (the paper's: one utterance a step).
+        learning_rate: step of the factors' weights.
+        ngram_rate: step of the n-gram weights, as a multiple of `learning_rate`.
+        l2: strength rho of the penalty rho/2 |w|^2 on factor weights; Adam decays weights apart from the gradient.
+        ngram_l2: the same for n-gram weights; factors over n-grams fall under `l2`.
+        batch: utterances a step.
+        epochs: passes over the training set at most.
+        patience: epochs without a better dev error after which training stops; 0 never stops early.
+        schedule: what the step does over the epochs: stay, or fall to zero along a line or a half cosine.
+        average: share of epochs at the end whose weights are averaged (0: the best epoch's weights as they are).
+        clip: largest norm of the gradient (0: no limit).
+        seed: of weights, order and dropout.
+    """
+
+    optimizer: Literal["adam", "sgd"] = "adam"
+    learning_rate: float = 2e-3
+    ngram_rate: float = 30.0
+    l2: float = 0.0
+    ngram_l2: float = 0.0
+    batch: int = 32
+    epochs: int = 15
+    patience: int = 5
+    schedule: Literal["constant", "linear", "cosine"] = "linear"
+    average: float = 0.0
+    clip: float = 0.0
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        _within(self, "learning_rate", 1e-8, 10.0)
+        _within(self, "ngram_rate", 0.0, 1e4)
+        for name in ("l2", "ngram_l2", "clip"):
+            _within(self, name, 0.0, 1e6)
+        _within(self, "average", 0.0, 1.0)
+        for name, low, high in (("batch", 1, 100_000), ("epochs", 1, 100_000), ("patience", 0, 100_000), ("seed", 0, 2**31)):
+            _within(self, name, low, high)
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A named system: its model, how it is trained, and one line on what it is."""
+
+    name: str
+    title: str = ""
+    model: ModelSettings = field(default_factory=ModelSettings)
+    training: TrainingSettings = field(default_factory=TrainingSettings)
+
+
+def preset(name: str) -> Preset:
+    """The preset of that name; SettingsError lists the names there are."""
+    if name not in preset_names():
+        raise SettingsError(
+            f"expected a preset out of {', '.join(preset_names())}, got {name!r}", pointer="preset", value=name
+        )
+    text = resources.files("model.presets").joinpath(f"{name}.toml").read_text(encoding="utf-8")
+    return from_dict(Preset, {"name": name, **tomllib.loads(text)})
+
+
+def preset_names() -> list[str]:
+    """Names of the presets that come with the package."""
+    return sorted(f.name[: -len(".toml")] for f in resources.files("model.presets").iterdir() if f.name.endswith(".toml"))
+
+
+def to_dict(settings: Any) -> dict[str, Any]:
+    """A settings object as JSON-serialisable values."""
+    return dataclasses.asdict(settings)
+
+
+def from_dict(cls: type[T], values: Mapping[str, Any], where: str = "") -> T:
+    """A settings object from plain values; SettingsError names the setting, what was expected and what came."""
+    hints = typing.get_type_hints(cls)
+    names = [f.name for f in dataclasses.fields(cls)]  # type: ignore[arg-type]
+    if not isinstance(values, Mapping):
+        raise SettingsError(f"expected a table of settings at {where or 'the top'}, got {values!r}", pointer=where, value=values)
+    for key in values:
+        if key not in names:
+            raise SettingsError(f"expected a setting out of {', '.join(names)}, got {where}{key}", pointer=where + key, value=key)
+    return cls(**{key: _convert(hints[key], value, where + key) for key, value in values.items()})
+
+
+def replace(settings: T, changes: Mapping[str, Any]) -> T:
+    """A copy with some settings changed; values may be strings, as they come from a command line ("l2" -> "0.001")."""
+    current = {f.name: getattr(settings, f.name) for f in dataclasses.fields(settings)}  # type: ignore[arg-type]
+    changed = from_dict(type(settings), changes)  # type: ignore[arg-type]
+    return type(settings)(**{**current, **{key: getattr(changed, key) for key in changes}})
+
+
+def _convert(hint: Any, value: Any, where: str) -> Any:
+    if dataclasses.is_dataclass(hint):
+        return value if isinstance(value, hint) else from_dict(hint, value, where + "/")  # type: ignore[arg-type, type-var]
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Literal:
+        if value in arguments:
+            return value
+        raise SettingsError(f"expected {where} to be one of {', '.join(map(str, arguments))}, got {value!r}", pointer=where, value=value)
+    if origin is tuple:
+        if isinstance(value, (list, tuple)):
+            return tuple(_convert(arguments[0], v, f"{where}/{n}") for n, v in enumerate(value))
+        raise SettingsError(f"expected {where} to be a list, got {value!r}", pointer=where)
+    if origin is types.UnionType:
+        return None if value is None else _convert(next(a for a in arguments if a is not type(None)), value, where)
+    try:
+        if hint is bool:
+            if isinstance(value, bool):
+                return value
+            return {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}[str(value).lower()]
+        if hint is int:
+            if isinstance(value, bool) or (isinstance(value, float) and not value.is_integer()):
+                raise ValueError
+            return int(value)
+        if hint is float:
+            if isinstance(value, bool):
+                raise ValueError
+            return float(value)
+        return str(value)
+    except (ValueError, TypeError, KeyError):
+        raise SettingsError(f"expected {where} to be of type {hint.__name__}, got {value!r}", pointer=where, value=value) from None
+
+
+def _within(settings: Any, name: str, low: float, high: float) -> None:
+    value = getattr(settings, name)
+    if not low <= value <= high:
+        raise SettingsError(
+            f"expected {name} between {low} and {high}, got {value}", pointer=name, value=value, limit=[low, high]
+        )
