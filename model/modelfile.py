@@ -54,10 +54,7 @@ DTYPES = {
 
 _KEY = "phonechain"
 _FOREIGN = (  # beginnings of files that people mistake for model files
-    (
-        rb"PK\x03\x04",
-        "a zip archive, as torch.save and numpy.savez write (they can hold pickles, which are never loaded)",
-    ),
+    (rb"PK\x03\x04", "a zip archive, as torch.save writes (it can hold pickles, which are never loaded)"),
     (rb"\x80[\x02-\x05]", "a Python pickle (pickles are never loaded)"),
     (rb"\x1f\x8b", "a gzip file"),
     (rb"\x89HDF\r\n\x1a\n", "an HDF5 file"),
@@ -95,20 +92,23 @@ def encode(tensors: Mapping[str, torch.Tensor], header: Header) -> tuple[bytes, 
     """The bytes of a model file, and the header with its version. The same model gives the same bytes."""
     kept = {name: _plain(tensor) for name, tensor in tensors.items()}
     facts = to_facts(header)
-    checked = from_facts(facts)  # what cannot be read is not written
-    _check_tensors(kept, checked)
+    _check_tensors(kept, from_facts(facts))  # what cannot be read is not written
+    facts = json.loads(_dumps(facts))  # tuples become lists here as they do in the file
     digest = _digest(kept, facts)
     text = _dumps({"format_version": FORMAT_VERSION, "sha256": digest, **facts})
-    if len(text.encode()) > MAX_HEADER_BYTES // 2:
-        raise ModelFileError(
-            f"expected at most {MAX_HEADER_BYTES // 2} bytes of facts about the model, got {len(text.encode())}",
-            value=len(text.encode()),
-            limit=MAX_HEADER_BYTES // 2,
-        )
-    return save_safetensors(kept, metadata={_KEY: text}), replace(checked, version=digest[:12])
+    data = save_safetensors(kept, metadata={_KEY: text})
+    for what, size, limit in (
+        ("bytes of header", int.from_bytes(data[:8], "little"), MAX_HEADER_BYTES),
+        ("bytes in a model file", len(data), MAX_BYTES),
+    ):
+        if size > limit:
+            raise ModelFileError(f"expected at most {limit} {what}, got {size}", value=size, limit=limit)
+    return data, replace(from_facts(facts), version=digest[:12])
 
 
-def read(source: str | Path | bytes, *, max_bytes: int = MAX_BYTES) -> tuple[dict[str, torch.Tensor], Header]:
+def read(
+    source: str | Path | bytes | bytearray, *, max_bytes: int = MAX_BYTES
+) -> tuple[dict[str, torch.Tensor], Header]:
     """The tensors (on the CPU) and the header of a model file, given as a path or as its bytes.
 
     Raises ModelFileError for anything but an undamaged model file of this format version.
@@ -135,9 +135,9 @@ def read(source: str | Path | bytes, *, max_bytes: int = MAX_BYTES) -> tuple[dic
 # ------------------------------------------------------------------------------------------------------------ container
 
 
-def _bytes(source: str | Path | bytes, max_bytes: int) -> tuple[bytes, str]:
-    if isinstance(source, bytes):
-        data, size, name = source, len(source), "the given bytes"
+def _bytes(source: str | Path | bytes | bytearray, max_bytes: int) -> tuple[bytes, str]:
+    if isinstance(source, (bytes, bytearray)):
+        data, size, name = bytes(source), len(source), "the given bytes"
     else:
         name = str(source)
         try:
@@ -158,13 +158,14 @@ def _own_facts(data: bytes, name: str) -> dict[str, Any]:
     wanted = f"expected a Phonechain model file ({SUFFIX})"
     if not data:
         raise ModelFileError(f"{wanted}, got {name}, which is empty")
-    # A header of 640 bytes begins like a pickle, so the brace at byte 8 is looked at before the other beginnings.
-    if data[8:9] != b"{":
+    # A header of 640 bytes begins like a pickle, so its length and brace are looked at before the other beginnings.
+    length, brace = int.from_bytes(data[:8], "little"), data[8:9] == b"{"
+    if not brace or length >> 32:
         for magic, what in _FOREIGN:
             if re.match(magic, data):
                 raise ModelFileError(f"{wanted}, got {name}, which is {what}")
+    if not brace:
         raise ModelFileError(f"{wanted}, got {name}, which begins with {data[:8].hex(' ')}")
-    length = int.from_bytes(data[:8], "little")
     if length > MAX_HEADER_BYTES:
         raise ModelFileError(
             f"{wanted} with a header of at most {MAX_HEADER_BYTES} bytes, got {name}, whose header claims {length}",
@@ -192,8 +193,6 @@ def _own_facts(data: bytes, name: str) -> dict[str, Any]:
 def _check_extent(container: dict[str, Any], length: int, size: int, name: str) -> None:
     """The library says of a cut file that its metadata is incomplete; this says how many bytes are missing."""
     entries = {key: entry for key, entry in container.items() if key != "__metadata__"}
-    if len(entries) > MAX_TENSORS:
-        raise ModelFileError(f"expected at most {MAX_TENSORS} tensors, got {len(entries)} in {name}", limit=MAX_TENSORS)
     ends = [0]
     for key, entry in entries.items():
         offsets = entry.get("data_offsets") if isinstance(entry, dict) else None
@@ -265,10 +264,12 @@ def _digest(tensors: Mapping[str, torch.Tensor], facts: dict[str, Any]) -> str:
 
 
 def _check_tensors(tensors: Mapping[str, torch.Tensor], header: Header) -> None:
+    if len(tensors) > MAX_TENSORS:
+        raise ModelFileError(f"expected at most {MAX_TENSORS} tensors, got {len(tensors)}", limit=MAX_TENSORS)
     for name, tensor in tensors.items():
         where = f"the tensor {name!r}"
-        if not isinstance(name, str) or not name or name == "__metadata__" or len(name) > 500:
-            raise ModelFileError(f"expected a name for each tensor, got {str(name)[:80]!r}")
+        if not (name and name.isprintable() and len(name) <= 500) or name == "__metadata__":
+            raise ModelFileError(f"expected a printable name for each tensor, got {name[:80]!r}")
         if tensor.dtype not in DTYPES:
             raise ModelFileError(
                 f"expected {where} to hold one of {', '.join(DTYPES.values())}, got {str(tensor.dtype)[6:]}",
