@@ -1,0 +1,116 @@
+"""Annotation files: tiers of labelled intervals in, the same with an answer out.
+
+`read` looks at the content first and uses a name's suffix only to break ties; `write` is its inverse. One file a
+format.
+"""
+
+from __future__ import annotations
+
+from features.annotation import htk, json, textgrid
+from features.annotation.base import (
+    MAX_BYTES,
+    MAX_ENTRIES,
+    Annotation,
+    Format,
+    Options,
+    Source,
+    Tier,
+)
+from features.annotation.tiers import add_labels, choose_tier, listed, tier_segments
+from features.errors import AnnotationError, UnrecognisedAnnotation
+
+__all__ = [
+    "FORMATS",
+    "MAX_BYTES",
+    "MAX_ENTRIES",
+    "SUFFIXES",
+    "Annotation",
+    "Format",
+    "Options",
+    "Tier",
+    "add_labels",
+    "choose_tier",
+    "format_of",
+    "listed",
+    "read",
+    "tier_segments",
+    "write",
+]
+
+FORMATS: dict[str, Format] = {
+    f.name: f
+    for f in (
+        textgrid.LONG,
+        textgrid.SHORT,
+        htk.FORMAT,
+        json.FORMAT,
+    )
+}
+"""Every format by its name; the order breaks ties between formats that are equally sure."""
+
+SUFFIXES: tuple[str, ...] = tuple(dict.fromkeys(s for f in FORMATS.values() for s in f.suffixes))
+"""Suffixes, lower case with their dots, under which annotations are looked for."""
+
+
+def read(
+    data: bytes,
+    *,
+    name: str | None = None,
+    format: str | None = None,
+    encoding: str | None = None,
+    rate: int | None = None,
+    utterance: str | None = None,
+) -> Annotation:
+    """Read an annotation file of any format.
+
+    Args:
+        data: the file's bytes.
+        name: its name; the suffix helps where the content fits several formats.
+        format: a key of FORMATS, instead of looking.
+        encoding: of the text, a Python codec name, instead of looking.
+        rate: samples a second, for formats that count in samples (TIMIT); None takes 16000.
+        utterance: which recording is meant in a file that holds several (MLF, CTM); None takes `name`'s stem.
+
+    Raises:
+        UnrecognisedAnnotation: no format matches.
+        AnnotationSyntaxError: the format's grammar is broken, with the line.
+        AnnotationError: too large, an unknown format name, or otherwise unusable.
+    """
+    source = Source(data, name=name, encoding=encoding, options=Options(rate, utterance))
+    if not data or data.isspace():
+        raise UnrecognisedAnnotation("expected an annotation, got an empty file")
+    return (_format(format) if format is not None else sniff(source)).parse(source)
+
+
+def sniff(source: Source) -> Format:
+    """The format that the content fits best. Raises UnrecognisedAnnotation."""
+    scored = [(f.sniff(source), source.suffix in f.suffixes, f) for f in FORMATS.values()]
+    certainty, _, best = max(scored, key=lambda s: (s[0], s[1]))
+    if certainty:
+        return best
+    by_name = next((f for _, named, f in scored if named), None)
+    if by_name is not None and not by_name.flat:
+        return by_name  # its parser can say better what is wrong
+    known = ", ".join(f.title for f in FORMATS.values())
+    start = " ".join(source.head[:60].split())
+    raise UnrecognisedAnnotation(f"expected one of {known}; got a file that begins with '{start}'")
+
+
+def write(annotation: Annotation, format: str) -> bytes:
+    """The annotation as a file of that format, a key of FORMATS. Raises AnnotationError."""
+    return _format(format).write(annotation)
+
+
+def format_of(name: str) -> Format | None:
+    """The first format that uses the suffix of this file name; None if none does."""
+    lower = name.lower()
+    return next((f for f in FORMATS.values() if lower.endswith(f.suffixes)), None)
+
+
+def _format(name: str) -> Format:
+    try:
+        return FORMATS[name]
+    except KeyError:
+        raise AnnotationError(
+            f"expected a format out of {', '.join(FORMATS)}; got '{name[:40]}'", pointer="format", value=name[:40]
+        ) from None

@@ -1,0 +1,46 @@
+"""Corpora: folders of recordings and annotations -> utterances with speakers and splits. One file a layout."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+
+from features.corpora import folder
+from features.corpora.base import AUDIO_SUFFIXES, Corpus, CorpusProblem, Progress
+from features.errors import CorpusError
+
+__all__ = ["AUDIO_SUFFIXES", "LAYOUTS", "Corpus", "CorpusProblem", "read"]
+
+LAYOUTS = ("folder",)
+
+
+def read(
+    root: Path | str,
+    *,
+    layout: str | None = None,
+    tier: str | None = None,
+    table: Path | str | None = None,
+    fix: bool = False,
+    drop: Collection[str] = (),
+    progress: Progress | None = None,
+) -> Corpus:
+    """Read a corpus.
+
+    Args:
+        root: its folder.
+        layout: one of LAYOUTS; None looks.
+        tier: of the phones in each annotation; None lets `choose_tier` choose.
+        table: of speakers and splits (columns `utterance`, `speaker`, `split`); None takes `utterances.tsv` in the root.
+        fix: repair segments by the rules of `prepare` instead of refusing the file.
+        drop: labels whose segments are left out.
+        progress: called with (files done, files in all).
+
+    Raises:
+        CorpusError: the corpus as a whole cannot be used; what is wrong with single files is in `problems`.
+    """
+    root = Path(root)
+    if layout is not None and layout not in LAYOUTS:
+        raise CorpusError(f"expected a layout out of {', '.join(LAYOUTS)}; got '{layout[:40]}'", value=layout)
+    return folder.read(
+        root, tier=tier, table=Path(table) if table is not None else None, fix=fix, drop=drop, progress=progress
+    )

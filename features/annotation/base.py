@@ -1,0 +1,219 @@
+"""What every annotation format shares: tiers, the text behind the bytes, the caps.
+
+A format is one file with `sniff`, `parse` and `write`; the package's `__init__` lists them. Parsers get a `Source`,
+whose text is decoded once, has "\\n" line ends, and is kept as it was spelled: labels are compared in NFC, never changed.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Literal
+
+from features.annotation.encoding import decode
+from features.errors import AnnotationError, AnnotationSyntaxError, Notice
+from features.segments import Segment
+
+MAX_BYTES = 64 * 2**20
+MAX_ENTRIES = 1_000_000
+"""Intervals and points in one file. An hour of speech has about 50 000 phones."""
+MAX_LINES = 4_000_000
+
+ANSWER = " phonechain"
+POSTERIOR = " posterior"
+"""What `add_labels` appends to a tier's name for the labels and the posteriors that it adds."""
+SCORE = " score"
+"""Appended to a tier's name for the numbers that a format (HTK, CTM) keeps beside its labels."""
+
+_DERIVED = re.compile(rf"(?:{ANSWER}|{POSTERIOR}|{SCORE})(?: \([0-9]+\))?\Z")
+
+
+@dataclass(slots=True)
+class Tier:
+    """A named row of an annotation. `entries` are in the order of the file; a point has start == end. Seconds."""
+
+    name: str
+    kind: Literal["interval", "point"]
+    entries: list[Segment] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Annotation:
+    """What one annotation file says. `start` and `end` bound its time line (seconds; `end` None if it does not say)."""
+
+    tiers: list[Tier]
+    format: str
+    start: float = 0.0
+    end: float | None = None
+    encoding: str | None = None
+    notices: tuple[Notice, ...] = ()
+
+    def tier(self, name: str) -> Tier | None:
+        """The first tier of that name, compared in Unicode NFC; None if there is none."""
+        wanted = nfc(name)
+        return next((t for t in self.tiers if nfc(t.name) == wanted), None)
+
+    @property
+    def extent(self) -> tuple[float, float]:
+        """Earliest and latest time, of the file or of any entry, seconds."""
+        times = [s.end for t in self.tiers for s in t.entries]
+        starts = [s.start for t in self.tiers for s in t.entries]
+        end = max(times, default=self.start)
+        return min([self.start, *starts]), max(end, self.end if self.end is not None else end)
+
+
+@dataclass(slots=True)
+class Options:
+    """What a format may need and a file does not say."""
+
+    rate: int | None = None
+    """Samples a second, for formats that count in samples without naming the rate (TIMIT); None takes the usual one."""
+    utterance: str | None = None
+    """Which recording is meant, in formats that hold several (MLF, CTM)."""
+
+
+class Source:
+    """The bytes of a file and, decoded when first asked for, its text."""
+
+    def __init__(
+        self, data: bytes, *, name: str | None = None, encoding: str | None = None, options: Options | None = None
+    ) -> None:
+        if len(data) > MAX_BYTES:
+            raise AnnotationError(
+                f"expected an annotation of at most {MAX_BYTES // 2**20} MB, got {len(data) / 2**20:.1f} MB",
+                value=len(data),
+                limit=MAX_BYTES,
+            )
+        self.data = data
+        self.name = name
+        self.options = options or Options()
+        self._encoding = encoding
+
+    @cached_property
+    def _decoded(self) -> tuple[str, str, tuple[Notice, ...]]:
+        text, encoding, notices = decode(self.data, self._encoding)
+        if "\r" in text:
+            text = text.replace("\r\n", "\n").replace("\r", "\n")
+        return text, encoding, notices
+
+    @property
+    def text(self) -> str:
+        return self._decoded[0]
+
+    @property
+    def encoding(self) -> str:
+        return self._decoded[1]
+
+    @property
+    def notices(self) -> tuple[Notice, ...]:
+        return self._decoded[2]
+
+    @cached_property
+    def head(self) -> str:
+        """The first few thousand characters, ending with a whole line where there is one."""
+        part = self.text[:8192]
+        return part if len(part) == len(self.text) else part[: part.rfind("\n") + 1] or part
+
+    @property
+    def suffix(self) -> str:
+        """Lower case, with its dot; empty if there is no name."""
+        _, dot, end = (self.name or "").rpartition(".")
+        return dot + end.lower() if dot and "/" not in end else ""
+
+    @property
+    def stem(self) -> str | None:
+        """The name without folders and suffix."""
+        if not self.name:
+            return None
+        base = self.name.replace("\\", "/").rsplit("/", 1)[-1]
+        return base.rsplit(".", 1)[0] if "." in base[1:] else base
+
+    def lines(self) -> Iterator[tuple[int, str]]:
+        """(line number from 1, line without its end) for each line that is not blank."""
+        if self.text.count("\n") > MAX_LINES:
+            raise AnnotationError(f"expected at most {MAX_LINES} lines, got more", limit=MAX_LINES)
+        for number, line in enumerate(self.text.split("\n"), 1):
+            if line and not line.isspace():
+                yield number, line
+
+    def annotation(self, tiers: list[Tier], format: str, **more: Any) -> Annotation:
+        """The result of a parser, with the source's encoding and notices put in."""
+        notices = self.notices + tuple(more.pop("notices", ()))
+        return Annotation(tiers, format, encoding=self.encoding, notices=notices, **more)
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """One annotation format.
+
+    `sniff` says how surely the source is of this format: 0 not at all, 1 perhaps, 2 by its grammar, 3 by a magic word.
+    `several` is true where one file may hold many recordings.
+    """
+
+    name: str
+    title: str
+    suffixes: tuple[str, ...]
+    media_type: str
+    sniff: Callable[[Source], int]
+    parse: Callable[[Source], Annotation]
+    write: Callable[[Annotation], bytes]
+    flat: bool = False
+    """True where a file holds one tier only: `write` then takes the answer, else the tier that `choose_tier` picks."""
+
+    def read(self, data: bytes, *, name: str | None = None) -> Annotation:
+        """Parse bytes of this format. Raises AnnotationError, AnnotationSyntaxError."""
+        return self.parse(Source(data, name=name))
+
+
+def nfc(text: str) -> str:
+    return text if text.isascii() else unicodedata.normalize("NFC", text)
+
+
+def number(text: str, line: int | None, what: str) -> float:
+    """A finite number, or an AnnotationSyntaxError that names it."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value) or "_" in text:
+        raise AnnotationSyntaxError(f"expected {what} as a number, got {shown(text)}", line=line, value=text[:40])
+    return value
+
+
+def shown(text: str) -> str:
+    """A short quotation of offending text."""
+    text = text if len(text) <= 40 else text[:37] + "..."
+    return "'" + "".join(c if c.isprintable() else "?" for c in text) + "'"
+
+
+def check_count(count: int, line: int | None = None) -> None:
+    if count > MAX_ENTRIES:
+        raise AnnotationSyntaxError(
+            f"expected at most {MAX_ENTRIES} intervals, got {count} or more", line=line, value=count, limit=MAX_ENTRIES
+        )
+
+
+def blank(label: str | None) -> bool:
+    return not label or label.isspace()
+
+
+def seconds(value: float) -> str:
+    """A time as text: the shortest that reads back as the same float, never with an exponent."""
+    text = repr(float(value))
+    if "e" in text or "E" in text:
+        text = f"{value:.20f}".rstrip("0")
+        text += "0" if text.endswith(".") else ""
+    return text[:-2] if text.endswith(".0") else text
+
+
+def is_derived(name: str) -> bool:
+    """True for tiers that hold an answer or numbers about another tier."""
+    return _DERIVED.search(name) is not None
+
+
+def add_notices(annotation: Annotation, notices: tuple[Notice, ...]) -> Annotation:
+    return replace(annotation, notices=annotation.notices + notices) if notices else annotation

@@ -1,0 +1,159 @@
+"""HTK label files: `start end name [score] {name [score]}`, times in units of 100 ns.
+
+Source: the HTK Book, section "Label files". Further names on a line are further levels (a word beside its first phone);
+`///` begins an alternative transcription; both become tiers of their own. HTS full-context names are reduced to the
+phone in their middle. Decimal times are taken as seconds, which other tools write into `.lab` files.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from features.annotation.base import SCORE, Annotation, Format, Source, Tier, check_count, number, shown
+from features.annotation.tiers import main_tier
+from features.errors import AnnotationSyntaxError, Notice
+from features.segments import Segment
+
+UNIT = 1e7
+"""HTK units in a second."""
+
+_INTEGER = re.compile(r"[0-9]+")
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_FULL_CONTEXT = re.compile(r"[^\s^]+\^[^\s^]+?-(?P<phone>[^\s]+?)\+[^\s=]+=\S+")
+_STATE = re.compile(r"\[[0-9]+\]$")
+_WORD = re.compile(r""""(?:\\.|[^"\\])*+"(?!\S)|'(?:\\.|[^'\\])*+'(?!\S)|\S+""")
+_ESCAPE = re.compile(r"\\([0-7]{3}|.)")
+
+Row = tuple[float, float, str, str | None, list[tuple[str, str | None]]]
+"""start, end, name, score, further levels"""
+
+
+def sniff(source: Source) -> int:
+    """2 for lines of `int int name` whose typical length suits 100 ns, 1 where that is open."""
+    lengths = []
+    decimals = False
+    for line in source.head.split("\n"):
+        words = line.split()
+        if not words or words == ["///"]:
+            continue
+        if len(words) < 3 or not (_NUMBER.fullmatch(words[0]) and _NUMBER.fullmatch(words[1])):
+            return 0
+        if _INTEGER.fullmatch(words[0]) and _INTEGER.fullmatch(words[1]):
+            lengths.append(int(words[1]) - int(words[0]))
+        else:
+            decimals = True
+    if decimals:
+        return 1 if source.suffix in (".lab", ".rec") else 0
+    # A phone of 10 to 500 ms has 100 000 to 5 000 000 of these units, and 80 to 24 000 samples at any usual rate.
+    return 0 if not lengths else 2 if sorted(lengths)[len(lengths) // 2] >= 30_000 else 1
+
+
+def parse(source: Source) -> Annotation:
+    """Read a label file. Raises AnnotationSyntaxError with the line."""
+    tiers, notices = parse_lines(source.lines())
+    return source.annotation(tiers, "htk", notices=notices)
+
+
+def parse_lines(lines: Iterable[tuple[int, str]]) -> tuple[list[Tier], list[Notice]]:
+    """Tiers of the numbered lines of one transcription, and what a person should know about them."""
+    blocks: list[list[Row]] = [[]]
+    decimals = False
+    count = 0
+    for at, line in lines:
+        words = line.split() if '"' not in line and "'" not in line else _WORD.findall(line)
+        if words[0] == "///":
+            blocks.append([])
+            continue
+        if len(words) < 3:
+            raise AnnotationSyntaxError(f"expected a start, an end and a name, got {shown(line.strip())}", line=at)
+        decimals = decimals or "." in words[0] or "." in words[1]
+        start, end = number(words[0], at, "a start"), number(words[1], at, "an end")
+        count += 1
+        if count % 100_000 == 0:
+            check_count(count, at)
+        blocks[-1].append(
+            (start, end, _plain(words[2]), None, []) if len(words) == 3 else (start, end, *_levels(words[2:]))
+        )
+    check_count(count)
+    notices = []
+    if decimals:
+        message = "expected times in units of 100 ns, got decimals; they were taken as seconds"
+        notices.append(Notice("htk-seconds", message))
+    tiers: list[Tier] = []
+    for k, block in enumerate(blocks, 1):
+        more, reduced = _tiers(block, 1.0 if decimals else UNIT, "" if k == 1 else f" ({k})")
+        tiers += more
+        if reduced:
+            message = f"{reduced} full-context names were reduced to the phone in their middle"
+            notices.append(Notice("full-context-reduced", message, None, float(reduced)))
+    return tiers, notices
+
+
+def _levels(words: list[str]) -> tuple[str, str | None, list[tuple[str, str | None]]]:
+    """(name, score, further levels) of what stands after the times: names, each perhaps with a score."""
+    levels: list[tuple[str, str | None]] = []
+    for word in words:
+        if levels and levels[-1][1] is None and _NUMBER.fullmatch(word):
+            levels[-1] = (levels[-1][0], word)
+        else:
+            levels.append((_plain(word), None))
+    return levels[0][0], levels[0][1], levels[1:]
+
+
+def _tiers(rows: list[Row], unit: float, mark: str) -> tuple[list[Tier], int]:
+    """A tier a level, a tier of the scores where there are any, and how many names were full-context."""
+    context = [_FULL_CONTEXT.fullmatch(r[2]) for r in rows] if rows and "^" in rows[0][2] else []
+    reduced = len(context) if context and all(context) else 0
+    names = [m["phone"] for m in context if m] if reduced else [r[2] for r in rows]
+    further = max((len(r[4]) for r in rows), default=0)
+    states = further and all(_STATE.search(r[2]) for r in rows)
+    titles = [("states" if states else "phones") + mark, ("phones" if states else "words") + mark]
+    titles += [f"level {k}{mark}" for k in range(3, further + 2)]
+    first = Tier(
+        titles[0], "interval", [Segment(r[0] / unit, r[1] / unit, n) for r, n in zip(rows, names, strict=True)]
+    )
+    tiers = [first]
+    if any(r[3] is not None for r in rows):
+        scores = [Segment(s.start, s.end, r[3] or "") for r, s in zip(rows, first.entries, strict=True)]
+        tiers.append(Tier(titles[0] + SCORE, "interval", scores))
+    for level in range(further):
+        # A higher level's name stands at its first phone and lasts until the next one.
+        marks = [(i, r[4][level][0]) for i, r in enumerate(rows) if len(r[4]) > level]
+        tier = Tier(titles[level + 1], "interval")
+        for (i, name), (following, _) in zip(marks, [*marks[1:], (len(rows), "")], strict=True):
+            tier.entries.append(Segment(rows[i][0] / unit, rows[following - 1][1] / unit, name))
+        tiers.append(tier)
+    return tiers, reduced
+
+
+def _plain(word: str) -> str:
+    """A name without HTK's quotes and escapes; elsewhere both belong to the name (X-SAMPA is full of them)."""
+    if len(word) < 2 or word[0] not in "\"'" or word[-1] != word[0]:
+        return word
+    return _ESCAPE.sub(lambda m: chr(int(m[1], 8)) if len(m[1]) == 3 else m[1], word[1:-1])
+
+
+def write(annotation: Annotation) -> bytes:
+    """One tier, `start end name [score]`: the answer with its posteriors where there is one. UTF-8."""
+    return "".join(f"{line}\n" for line in rows(annotation)).encode()
+
+
+def rows(annotation: Annotation) -> list[str]:
+    """The lines of one transcription. Times are rounded to 100 ns."""
+    tier, numbers = main_tier(annotation)
+    return [
+        f"{round(s.start * UNIT)} {round(s.end * UNIT)} {_quoted(s.label or '')}" + (f" {n}" if n else "")
+        for s, n in zip(tier.entries, numbers, strict=True)
+    ]
+
+
+def _quoted(name: str) -> str:
+    """As it is where it reads back so, else in quotes with escapes."""
+    if name and name != "///" and name[0] not in "\"'" and not re.search(r"\s|[\x00-\x1f\x7f-\x9f]", name):
+        return name
+    escaped = name.replace("\\", "\\\\").replace('"', '\\"')
+    return '"' + re.sub(r"[\x00-\x1f\x7f-\x9f]", lambda m: f"\\{ord(m[0]):03o}", escaped) + '"'
+
+
+FORMAT = Format("htk", "HTK label file", (".lab", ".rec"), "text/plain", sniff, parse, write, flat=True)

@@ -1,0 +1,186 @@
+"""Which tier is meant, its segments, and an answer as new tiers beside it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from difflib import get_close_matches
+
+from features.annotation.base import ANSWER, POSTERIOR, SCORE, Annotation, Tier, blank, is_derived, nfc, shown
+from features.errors import AnnotationError, NoSegments, Notice, UnknownTier
+from features.segments import Segment
+
+PREFERRED = ("phones", "phone", "MAU", "segments", "Phonetic")
+"""Names under which aligners and corpora keep their phones (MFA, WebMAUS, EMU), compared without regard to case."""
+
+SHORT = 0.5
+"""Seconds up to which an interval counts as one that may be a phone."""
+
+
+def choose_tier(annotation: Annotation, tier: str | None = None) -> tuple[Tier, tuple[Notice, ...]]:
+    """The tier of the phones, and a Notice where it was guessed among several.
+
+    Args:
+        annotation: with at least one interval tier.
+        tier: its name (compared in NFC, then without case), or its number from 1, for names that occur twice. None
+            takes the first of PREFERRED that is there, also as the end of a name such as "speaker - phones", else the
+            interval tier with most labelled intervals of at most SHORT seconds.
+
+    Raises:
+        UnknownTier: no tier of that name; the message lists the tiers.
+        NoSegments: the file has no interval tier.
+    """
+    if tier is not None:
+        return _named(annotation, tier)
+    candidates = [t for t in annotation.tiers if t.kind == "interval" and not is_derived(t.name)]
+    candidates = [t for t in candidates if t.entries] or candidates
+    if not candidates:
+        raise NoSegments(f"expected a tier of intervals, got {listed(annotation)}", pointer="tiers")
+    chosen, why = _guess(candidates)
+    if len(candidates) == 1:
+        return chosen, ()
+    others = ", ".join(shown(t.name) for t in candidates if t is not chosen)
+    message = f"took tier {shown(chosen.name)} ({len(chosen.entries)} intervals), {why}; not {others}"
+    return chosen, (Notice("tier-guessed", message, f"tiers/{chosen.name}", chosen.name),)
+
+
+def _guess(candidates: list[Tier]) -> tuple[Tier, str]:
+    names = [nfc(t.name).casefold().strip() for t in candidates]
+    for wanted in PREFERRED:
+        for t, name in zip(candidates, names, strict=True):
+            if name == wanted.casefold():
+                return t, "by its name"
+    for wanted in PREFERRED[:2]:
+        found = [t for t, name in zip(candidates, names, strict=True) if re.search(rf"\W{wanted}$", name)]
+        if found:
+            return max(found, key=lambda t: len(t.entries)), "by the end of its name"
+    most = max(
+        candidates,
+        key=lambda t: (sum(0 < s.end - s.start <= SHORT and not blank(s.label) for s in t.entries), len(t.entries)),
+    )
+    return most, "which has most short intervals"
+
+
+def _named(annotation: Annotation, wanted: str) -> tuple[Tier, tuple[Notice, ...]]:
+    for same in (nfc, lambda name: nfc(name).casefold().strip()):
+        found = [t for t in annotation.tiers if same(t.name) == same(wanted)]
+        if found:
+            break
+    else:
+        if wanted.isdecimal() and 1 <= int(wanted) <= len(annotation.tiers):
+            found = [annotation.tiers[int(wanted) - 1]]
+    if not found:
+        close = get_close_matches(wanted, [t.name for t in annotation.tiers], n=1)
+        raise UnknownTier(
+            f"expected a tier named {shown(wanted)}, got {listed(annotation)}"
+            + (f"; is it {shown(close[0])}?" if close else ""),
+            pointer="tier",
+            value=wanted,
+            details={"tiers": [t.name for t in annotation.tiers]},
+        )
+    chosen = next((t for t in found if t.kind == "interval"), None)
+    if chosen is None:
+        raise UnknownTier(
+            f"expected a tier of intervals, but {shown(wanted)} holds points; got {listed(annotation)}",
+            pointer="tier",
+            value=wanted,
+            details={"tiers": [t.name for t in annotation.tiers]},
+        )
+    if len(found) == 1:
+        return chosen, ()
+    place = annotation.tiers.index(chosen) + 1
+    message = f"{len(found)} tiers are named {shown(chosen.name)}; took the first of them, tier {place}"
+    return chosen, (Notice("tier-repeated", message, f"tiers/{chosen.name}", chosen.name),)
+
+
+def listed(annotation: Annotation) -> str:
+    """The tiers in words, for messages."""
+    if not annotation.tiers:
+        return "no tiers"
+    names = [
+        f"{shown(t.name)} ({len(t.entries)} {'intervals' if t.kind == 'interval' else 'points'})"
+        for t in annotation.tiers[:20]
+    ]
+    more = f" and {len(annotation.tiers) - 20} more" if len(annotation.tiers) > 20 else ""
+    return f"{'tier' if len(names) == 1 else 'tiers'} {', '.join(names)}{more}"
+
+
+def tier_segments(tier: Tier) -> list[Segment]:
+    """The entries as segments. Labels lose the blanks around them, nothing else; None where nothing was written."""
+    out = []
+    for s in tier.entries:
+        label = s.label.strip() if s.label else None
+        out.append(s if label == s.label and label != "" else Segment(s.start, s.end, label or None))
+    return out
+
+
+def add_labels(
+    annotation: Annotation, tier: Tier | str, labels: Sequence[str | None], posteriors: Sequence[float | None]
+) -> Annotation:
+    """The annotation with two tiers more, "<tier> phonechain" and "<tier> posterior"; every tier of the input is kept.
+
+    Args:
+        annotation: as read.
+        tier: the tier that was labelled, or its name.
+        labels, posteriors: one for each entry of the tier; None where there is no answer.
+
+    Raises:
+        AnnotationError: the counts differ.
+    """
+    if isinstance(tier, str):
+        tier = choose_tier(annotation, tier)[0]
+    if not len(tier.entries) == len(labels) == len(posteriors):
+        raise AnnotationError(
+            f"expected {len(tier.entries)} labels and posteriors for tier {shown(tier.name)}, "
+            f"got {len(labels)} and {len(posteriors)}"
+        )
+    answer = Tier(_free(annotation, tier.name + ANSWER), "interval")
+    certainty = Tier(_free(annotation, tier.name + POSTERIOR), "interval")
+    for s, label, posterior in zip(tier.entries, labels, posteriors, strict=True):
+        answer.entries.append(Segment(s.start, s.end, label))
+        certainty.entries.append(Segment(s.start, s.end, None if posterior is None else f"{posterior:.4f}"))
+    return replace(annotation, tiers=[*annotation.tiers, answer, certainty])
+
+
+def _free(annotation: Annotation, name: str) -> str:
+    taken = {t.name for t in annotation.tiers}
+    k = 2
+    free = name
+    while free in taken:
+        free, k = f"{name} ({k})", k + 1
+    return free
+
+
+def beside(annotation: Annotation, tier: Tier, kind: str) -> Tier | None:
+    """The last derived tier (ANSWER, POSTERIOR or SCORE) of `tier` that has the same intervals."""
+    pattern = re.compile(re.escape(tier.name + kind) + r"( \([0-9]+\))?")
+    found = [t for t in annotation.tiers if pattern.fullmatch(t.name) and _aligned(t, tier)]
+    return found[-1] if found else None
+
+
+def _aligned(a: Tier, b: Tier) -> bool:
+    return len(a.entries) == len(b.entries) and all(
+        x.start == y.start and x.end == y.end for x, y in zip(a.entries, b.entries, strict=True)
+    )
+
+
+def main_tier(annotation: Annotation) -> tuple[Tier, list[str | None]]:
+    """What a format with room for one tier writes: (tier, one number or None an entry).
+
+    Where an answer is there, its labels and posteriors under the name of the tier it answers; else the tier that
+    `choose_tier` picks, with its scores if it has any.
+    """
+    for tier in reversed(annotation.tiers):
+        if is_derived(tier.name):
+            continue
+        if answer := beside(annotation, tier, ANSWER):
+            numbers = beside(annotation, tier, POSTERIOR)
+            return Tier(tier.name, "interval", answer.entries), _texts(numbers, len(answer.entries))
+    tier = choose_tier(annotation)[0]
+    scores = beside(annotation, tier, SCORE) or beside(annotation, tier, POSTERIOR)
+    return tier, _texts(scores, len(tier.entries))
+
+
+def _texts(tier: Tier | None, count: int) -> list[str | None]:
+    return [s.label or None for s in tier.entries] if tier else [None] * count

@@ -1,0 +1,135 @@
+"""What every corpus layout shares: the corpus, its problems, and how one annotation file becomes an utterance's segments."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from features import annotation
+from features.annotation.base import nfc
+from features.errors import AnnotationSyntaxError, Notice, PhonechainError
+from features.segments import Segment, Utterance, prepare
+
+Progress = Callable[[int, int], None]
+"""Called with (files done, files in all)."""
+
+AUDIO_SUFFIXES = frozenset(
+    [".wav", ".flac", ".ogg", ".oga", ".opus", ".mp3", ".m4a", ".mp4", ".aac", ".webm", ".amr", ".aif", ".aiff", ".aifc", ".au", ".snd", ".sph", ".nist", ".caf", ".w64", ".wma", ".mkv", ".3gp"]
+)
+"""Suffixes under which sound is looked for; what a file really is, its first bytes decide when it is decoded."""
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusProblem:
+    """Something wrong with one file of a corpus, or, with a folder as `file`, with a number of files at once."""
+
+    file: Path
+    line: int | None
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.file}{'' if self.line is None else f':{self.line}'}: {self.message}"
+
+
+@dataclass(slots=True)
+class Corpus:
+    """Utterances with their splits. `problems` are files that could not be used, `notices` what was read with a doubt."""
+
+    root: Path
+    utterances: list[Utterance]
+    problems: list[CorpusProblem]
+    notices: list[Notice] = field(default_factory=list)
+    layout: str = "folder"
+
+    def split(self, name: str) -> list[Utterance]:
+        """The utterances of one split, in the order of the corpus; empty if there is no such split."""
+        return [u for u in self.utterances if u.split == name]
+
+    def splits(self) -> dict[str, int]:
+        """How many utterances each named split has."""
+        return dict(Counter(u.split for u in self.utterances if u.split is not None))
+
+    def labels(self) -> dict[str, int]:
+        """How often each label occurs, the most frequent first."""
+        return dict(Counter(s.label for u in self.utterances for s in u.segments if s.label is not None).most_common())
+
+    def speakers(self) -> dict[str, int]:
+        """How many utterances each known speaker has."""
+        return dict(Counter(u.speaker for u in self.utterances if u.speaker is not None))
+
+
+class NoticeCount:
+    """Notices of many files, one for each kind: how many files, and the first of them."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, tuple[Notice, Path, int]] = {}
+
+    def add(self, file: Path, notices: Collection[Notice]) -> None:
+        for notice in {n.code: n for n in notices}.values():
+            first, where, count = self._seen.get(notice.code, (notice, file, 0))
+            self._seen[notice.code] = (first, where, count + 1)
+
+    def notices(self) -> list[Notice]:
+        out = []
+        for code, (first, where, count) in self._seen.items():
+            files = "1 file" if count == 1 else f"{count} files"
+            out.append(
+                Notice(code, f"{files}, the first {where}: {first.message}", str(where), first.value, first.limit)
+            )
+        return out
+
+
+class Spelling:
+    """One spelling for a label that different files spell with different Unicode: the one met first."""
+
+    def __init__(self) -> None:
+        self._first: dict[str, str] = {}
+
+    def apply(self, segments: list[Segment]) -> list[Segment]:
+        return [s if s.label is None or s.label.isascii() else self._one(s) for s in segments]
+
+    def _one(self, s: Segment) -> Segment:
+        assert s.label is not None
+        spelling = self._first.setdefault(nfc(s.label), s.label)
+        return s if spelling == s.label else Segment(s.start, s.end, spelling)
+
+
+def segments_of(
+    data: bytes,
+    name: str,
+    *,
+    tier: str | None = None,
+    duration: float | None = None,
+    fix: bool = False,
+    drop: Collection[str] = (),
+    rate: int | None = None,
+) -> tuple[list[Segment], list[Notice]]:
+    """The segments of one annotation file, ready to be used.
+
+    Args:
+        data, name: the file.
+        tier, fix: as for `choose_tier` and `prepare`.
+        duration: of its sound, seconds, if known.
+        drop: labels whose segments are left out.
+        rate: of its sound, for formats that count in samples.
+
+    Raises:
+        PhonechainError: whatever is wrong with it.
+    """
+    read = annotation.read(data, name=name, rate=rate)
+    chosen, guessed = annotation.choose_tier(read, tier)
+    segments, repaired = prepare(annotation.tier_segments(chosen), duration, fix=fix)
+    if drop:
+        segments = [s for s in segments if s.label not in drop]
+    return segments, [*read.notices, *guessed, *repaired]
+
+
+def problem_of(error: PhonechainError, file: Path) -> CorpusProblem:
+    """The error as one line about the file; the line number, where there is one, is told apart."""
+    line = error.line if isinstance(error, AnnotationSyntaxError) else None
+    message = str(error)
+    if line is not None:
+        message = message.removeprefix(f"line {line}: ")
+    return CorpusProblem(file, line, message)

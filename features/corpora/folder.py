@@ -1,0 +1,271 @@
+"""The layout "audio beside annotations": files that differ in their suffix only, in any tree of folders.
+
+Where sound and annotations lie in trees of their own (`wav/a.wav`, `TextGrid/a.TextGrid`), files are paired by a name that
+occurs once on either side. Speakers and splits come from a table, else from the folders: the split is a top folder with a
+name such as `train`, the speaker the folder that holds the recording.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from features import annotation
+from features.annotation.base import MAX_BYTES
+from features.corpora import table as tables
+from features.corpora.base import (
+    AUDIO_SUFFIXES,
+    Corpus,
+    CorpusProblem,
+    NoticeCount,
+    Progress,
+    Spelling,
+    problem_of,
+    segments_of,
+)
+from features.errors import CorpusError, Notice, PhonechainError, UnrecognisedAnnotation
+from features.segments import Segment, Utterance
+
+SPLITS = {
+    **dict.fromkeys(("train", "training", "trn", "tr"), "train"),
+    **dict.fromkeys(("dev", "devel", "development", "valid", "validation", "val"), "dev"),
+    **dict.fromkeys(("test", "testing", "tst", "eval", "evaluation"), "test"),
+}
+"""Names of top folders, in lower case, and the splits that they are."""
+
+_KIND_FOLDERS = frozenset(
+    ["wav", "wavs", "audio", "sound", "sounds", "recordings", "clips", "textgrid", "textgrids", "annotation", "annotations", "label", "labels", "lab", "labs", "phn"]
+) | {s[1:] for s in AUDIO_SUFFIXES}
+"""Folder names that say what kind of file is inside, not who speaks."""
+
+_DOUBTFUL = (".txt", ".csv", ".tsv", ".json")
+"""Suffixes under which other things than annotations are kept as often as not; tried last, and passed over if they are."""
+
+_ANNOTATIONS = sorted(annotation.SUFFIXES, key=lambda s: s in _DOUBTFUL)
+
+
+@dataclass(slots=True)
+class _Stem:
+    """The files of one path without suffix: audio, and annotations in the order in which they are preferred."""
+
+    audio: list[Path] = field(default_factory=list)
+    annotations: list[Path] = field(default_factory=list)
+
+
+def read(
+    root: Path,
+    *,
+    tier: str | None = None,
+    table: Path | None = None,
+    fix: bool = False,
+    drop: Collection[str] = (),
+    progress: Progress | None = None,
+) -> Corpus:
+    """Read a folder of recordings with their annotations.
+
+    A file that cannot be used is a CorpusProblem, never a failure of the corpus; sound without annotation, annotations
+    without sound and table rows without either are counted in one problem each.
+
+    Args:
+        root: the folder.
+        tier: of the phones in each annotation; None lets `choose_tier` choose.
+        table: of speakers and splits; None takes `utterances.tsv` (or .csv) in the root if it is there.
+        fix: repair segments by the rules of `prepare` instead of refusing the file.
+        drop: labels whose segments are left out, such as an aligner's mark for noise.
+        progress: called with (annotation files read, annotation files in all).
+
+    Raises:
+        CorpusError: no folder, no pair of files in it, or a table that cannot be read.
+    """
+    if table is None:
+        table = next((root / name for name in tables.NAMES if (root / name).is_file()), None)
+    rows = tables.read(table) if table is not None else None
+    stems, others = _scan(root, table)
+    pairs, problems = _pair(root, stems)
+    if not pairs:
+        raise _nothing(root, stems, others)
+    corpus = Corpus(root, [], problems, layout="folder")
+    counted, spelling = NoticeCount(), Spelling()
+    passed_over = 0
+    for done, (audio, candidates) in enumerate(pairs, 1):
+        file = candidates[0]
+        stem = _relative(root, audio)
+        try:
+            file, segments, notices = _first_readable(candidates, tier=tier, fix=fix, drop=drop)
+        except UnrecognisedAnnotation as error:
+            if file.suffix.lower() in _DOUBTFUL:
+                passed_over += 1
+            else:
+                corpus.problems.append(problem_of(error, file))
+        except PhonechainError as error:
+            corpus.problems.append(problem_of(error, file))
+        except OSError as error:
+            corpus.problems.append(CorpusProblem(file, None, f"cannot be read: {error.strerror}"))
+        else:
+            counted.add(file, notices)
+            speaker, split = _whose(root, audio, rows, stem)
+            corpus.utterances.append(Utterance(stem, audio, spelling.apply(segments), speaker, split, file))
+        if progress is not None:
+            progress(done, len(pairs))
+    if passed_over == len(pairs):
+        raise _nothing(root, stems, others)
+    corpus.notices = counted.notices()
+    _shorten_ids(corpus.utterances)
+    if rows is not None:
+        corpus.problems += _table_problems(rows, corpus.utterances)
+    return corpus
+
+
+def _scan(root: Path, table: Path | None) -> tuple[dict[str, _Stem], Counter[str]]:
+    """Files by path without suffix, and how many others there are of each suffix."""
+    if not root.is_dir():
+        raise CorpusError(
+            f"expected a folder with audio beside annotations, got {'a file' if root.exists() else 'no such path'}: {root}"
+        )
+    stems: dict[str, _Stem] = defaultdict(_Stem)
+    others: Counter[str] = Counter()
+    for folder, folders, files in os.walk(root):
+        folders[:] = sorted(f for f in folders if not f.startswith("."))
+        for name in sorted(files):
+            base, suffix = os.path.splitext(name)
+            suffix = suffix.lower()
+            if name.startswith("."):  # also the "._" companions that macOS leaves on other disks
+                continue
+            path = Path(folder, name)
+            if path == table:
+                continue
+            if suffix in AUDIO_SUFFIXES:
+                stems[os.path.join(folder, base)].audio.append(path)
+            elif suffix in annotation.SUFFIXES:
+                stems[os.path.join(folder, base)].annotations.append(path)
+            else:
+                others[suffix or "no suffix"] += 1
+    for files_ in stems.values():
+        files_.annotations.sort(key=lambda p: _ANNOTATIONS.index(p.suffix.lower()))
+    return dict(stems), others
+
+
+def _pair(root: Path, stems: dict[str, _Stem]) -> tuple[list[tuple[Path, list[Path]]], list[CorpusProblem]]:
+    """(audio, its annotations) in order of path, and the files that found no partner, counted."""
+    pairs = [(s.audio[0], s.annotations) for s in stems.values() if s.audio and s.annotations]
+    lone_audio = [s.audio[0] for s in stems.values() if s.audio and not s.annotations]
+    lone_annotations = [s.annotations for s in stems.values() if s.annotations and not s.audio]
+    by_name: dict[str, list[Path]] = defaultdict(list)
+    for audio in lone_audio:
+        by_name[audio.stem].append(audio)
+    name_counts = Counter(a[0].stem for a in lone_annotations)
+    unmatched = []
+    for candidates in lone_annotations:
+        name = candidates[0].stem
+        if len(by_name[name]) == 1 and name_counts[name] == 1:
+            pairs.append((by_name.pop(name)[0], candidates))
+        else:
+            unmatched.append(candidates[0])
+    paired = {audio for audio, _ in pairs}
+    problems = [
+        _counted(root, [a for a in lone_audio if a not in paired], "audio file", "no annotation beside it"),
+        _counted(
+            root, [a for a in unmatched if a.suffix.lower() not in _DOUBTFUL], "annotation file", "no audio beside it"
+        ),
+        _counted(
+            root,
+            [extra for s in stems.values() if s.annotations for extra in s.audio[1:]],
+            "further audio file",
+            "the same name as another one, and was passed over",
+        ),
+    ]
+    return sorted(pairs, key=lambda p: p[0]), [p for p in problems if p is not None]
+
+
+def _counted(root: Path, files: list[Path], what: str, lack: str) -> CorpusProblem | None:
+    if not files:
+        return None
+    if len(files) == 1:
+        return CorpusProblem(files[0], None, f"this {what} has {lack}")
+    folder = Path(os.path.commonpath([f.parent for f in files]))
+    example = files[0].relative_to(root)
+    return CorpusProblem(folder, None, f"{len(files)} {what}s have {lack}, the first {example}")
+
+
+def _first_readable(
+    candidates: list[Path], *, tier: str | None, fix: bool, drop: Collection[str]
+) -> tuple[Path, list[Segment], list[Notice]]:
+    """(file, segments, notices) of the first candidate that is an annotation; its error if none is."""
+    for file in candidates:
+        with open(file, "rb") as handle:
+            data = handle.read(MAX_BYTES + 1)
+        try:
+            return file, *segments_of(data, file.name, tier=tier, fix=fix, drop=drop)
+        except UnrecognisedAnnotation:
+            if file is candidates[-1]:
+                raise
+    raise AssertionError("there is always a candidate")
+
+
+def _relative(root: Path, audio: Path) -> str:
+    return audio.relative_to(root).with_suffix("").as_posix()
+
+
+def _whose(root: Path, audio: Path, rows: tables.Table | None, stem: str) -> tuple[str | None, str | None]:
+    """(speaker, split): what the table says, else what the folders say."""
+    row = rows.find(stem) if rows is not None else None
+    folders = audio.relative_to(root).parts[:-1]
+    split = SPLITS.get(folders[0].casefold()) if folders else None
+    inner = [f for f in folders[1 if split else 0 :] if f.casefold() not in _KIND_FOLDERS]
+    speaker = inner[-1] if inner else None
+    if rows is not None and rows.speakers is not None:
+        speaker = row.speaker if row else None
+    if rows is not None and rows.splits is not None:
+        split = SPLITS.get(row.split.casefold(), row.split) if row and row.split else None
+    return speaker, split
+
+
+def _shorten_ids(utterances: Iterable[Utterance]) -> None:
+    """The bare name where it occurs once in the corpus; the path below the root where it does not."""
+    utterances = list(utterances)
+    names = Counter(u.id.rsplit("/", 1)[-1] for u in utterances)
+    for u in utterances:
+        name = u.id.rsplit("/", 1)[-1]
+        if names[name] == 1:
+            u.id = name
+
+
+def _table_problems(rows: tables.Table, utterances: list[Utterance]) -> list[CorpusProblem]:
+    problems = []
+    if unused := rows.unused():
+        name, row = unused[0]
+        count = "1 row has" if len(unused) == 1 else f"{len(unused)} rows have"
+        problems.append(CorpusProblem(rows.file, row.line, f"{count} no usable utterance, the first '{name}'"))
+    if rows.splits is not None and (missing := [u for u in utterances if u.split is None]):
+        count = "1 utterance is" if len(missing) == 1 else f"{len(missing)} utterances are"
+        message = f"{count} in no row with a split and belong to none, the first '{missing[0].id}'"
+        problems.append(CorpusProblem(rows.file, None, message))
+    return problems
+
+
+def _nothing(root: Path, stems: dict[str, _Stem], others: Counter[str]) -> CorpusError:
+    """What was looked for, and what is there instead."""
+    audio = [a for s in stems.values() for a in s.audio]
+    annotations = [a for s in stems.values() for a in s.annotations]
+    found = [f"{len(audio)} audio files ({_suffixes(audio)})" if audio else "no audio file"]
+    found.append(
+        f"{len(annotations)} possible annotation files ({_suffixes(annotations)})"
+        if annotations
+        else "no annotation file"
+    )
+    if others:
+        found.append(f"{others.total()} other files ({', '.join(s for s, _ in others.most_common(5))})")
+    hint = ""
+    if audio and annotations:
+        hint = f"; names must be equal up to the suffix, as a.wav and a.TextGrid, not {audio[0].name} and {annotations[0].name}"
+    return CorpusError(
+        f"expected audio files beside annotation files of the same name in {root}, got {', '.join(found)}{hint}",
+        details={"audio": len(audio), "annotations": len(annotations)},
+    )
+
+
+def _suffixes(files: list[Path]) -> str:
+    return ", ".join(s for s, _ in Counter(f.suffix for f in files).most_common(5))
