@@ -81,6 +81,10 @@ def validate(segments: Sequence[Segment], duration: float | None) -> tuple[Segme
     sound: list[int] = []  # indices whose own times make sense, so that they can be compared with one another
     latest = -math.inf
     for i, s in enumerate(segments):
+        if latest <= s.start < s.end < math.inf and s.start >= 0 and (duration is None or s.end <= duration):
+            sound.append(i)
+            latest = s.start
+            continue
         at = _name(i, s)
         if not (math.isfinite(s.start) and math.isfinite(s.end)):
             bad = s.end if math.isfinite(s.start) else s.start

@@ -1,7 +1,7 @@
 """What every annotation format shares: tiers, the text behind the bytes, the caps.
 
 A format is one file with `sniff`, `parse` and `write`; the package's `__init__` lists them. Parsers get a `Source`,
-whose text is decoded once, has "\\n" line ends, and is kept as it was spelled: labels are compared in NFC, never changed.
+whose text is decoded once and has "\\n" line ends. Labels stay as they were spelled; they are compared in NFC.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ MAX_BYTES = 64 * 2**20
 MAX_ENTRIES = 1_000_000
 """Intervals and points in one file. An hour of speech has about 50 000 phones."""
 MAX_LINES = 4_000_000
+SNIFFED = 20
+"""Lines of a file that are looked at to tell its format."""
 
 ANSWER = " phonechain"
 POSTERIOR = " posterior"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from features.annotation.base import SCORE, Annotation, Format, Source, Tier, check_count, number, shown
+from features.annotation.base import SCORE, SNIFFED, Annotation, Format, Source, Tier, check_count, number, shown
 from features.annotation.tiers import main_tier
 from features.errors import AnnotationSyntaxError, Notice
 from features.segments import Segment
@@ -33,7 +33,7 @@ def sniff(source: Source) -> int:
     """2 for lines of `int int name` whose typical length suits 100 ns, 1 where that is open."""
     lengths = []
     decimals = False
-    for line in source.head.split("\n"):
+    for line in source.head.split("\n", SNIFFED)[:SNIFFED]:
         words = line.split()
         if not words or words == ["///"]:
             continue

@@ -30,7 +30,7 @@ def read(
         root: its folder.
         layout: one of LAYOUTS; None looks.
         tier: of the phones in each annotation; None lets `choose_tier` choose.
-        table: of speakers and splits (columns `utterance`, `speaker`, `split`); None takes `utterances.tsv` in the root.
+        table: of speakers and splits (columns `utterance`, `speaker`, `split`); None takes `utterances.tsv` if there.
         fix: repair segments by the rules of `prepare` instead of refusing the file.
         drop: labels whose segments are left out.
         progress: called with (files done, files in all).

@@ -1,4 +1,4 @@
-"""What every corpus layout shares: the corpus, its problems, and how one annotation file becomes an utterance's segments."""
+"""What every corpus layout shares: the corpus, its problems, and how an annotation file becomes segments."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ from features.segments import Segment, Utterance, prepare
 Progress = Callable[[int, int], None]
 """Called with (files done, files in all)."""
 
-AUDIO_SUFFIXES = frozenset(
-    [".wav", ".flac", ".ogg", ".oga", ".opus", ".mp3", ".m4a", ".mp4", ".aac", ".webm", ".amr", ".aif", ".aiff", ".aifc", ".au", ".snd", ".sph", ".nist", ".caf", ".w64", ".wma", ".mkv", ".3gp"]
-)
+_AUDIO = "wav flac ogg oga opus mp3 m4a mp4 aac webm amr 3gp wma mkv aif aiff aifc au snd sph nist caf w64"
+AUDIO_SUFFIXES = frozenset("." + s for s in _AUDIO.split())
 """Suffixes under which sound is looked for; what a file really is, its first bytes decide when it is decoded."""
 
 
@@ -35,7 +34,7 @@ class CorpusProblem:
 
 @dataclass(slots=True)
 class Corpus:
-    """Utterances with their splits. `problems` are files that could not be used, `notices` what was read with a doubt."""
+    """Utterances with their splits. `problems` are what could not be used, `notices` what was read with a doubt."""
 
     root: Path
     utterances: list[Utterance]

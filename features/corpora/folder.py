@@ -1,8 +1,8 @@
 """The layout "audio beside annotations": files that differ in their suffix only, in any tree of folders.
 
-Where sound and annotations lie in trees of their own (`wav/a.wav`, `TextGrid/a.TextGrid`), files are paired by a name that
-occurs once on either side. Speakers and splits come from a table, else from the folders: the split is a top folder with a
-name such as `train`, the speaker the folder that holds the recording.
+Where sound and annotations lie in trees of their own (`wav/a.wav`, `TextGrid/a.TextGrid`), files are paired by a name
+that occurs once on either side. Speakers and splits come from a table, else from the folders: the split is a top folder
+with a name such as `train`, the speaker the folder that holds the recording.
 """
 
 from __future__ import annotations
@@ -37,12 +37,29 @@ SPLITS = {
 """Names of top folders, in lower case, and the splits that they are."""
 
 _KIND_FOLDERS = frozenset(
-    ["wav", "wavs", "audio", "sound", "sounds", "recordings", "clips", "textgrid", "textgrids", "annotation", "annotations", "label", "labels", "lab", "labs", "phn"]
+    [
+        "wav",
+        "wavs",
+        "audio",
+        "sound",
+        "sounds",
+        "recordings",
+        "clips",
+        "textgrid",
+        "textgrids",
+        "annotation",
+        "annotations",
+        "label",
+        "labels",
+        "lab",
+        "labs",
+        "phn",
+    ]
 ) | {s[1:] for s in AUDIO_SUFFIXES}
 """Folder names that say what kind of file is inside, not who speaks."""
 
 _DOUBTFUL = (".txt", ".csv", ".tsv", ".json")
-"""Suffixes under which other things than annotations are kept as often as not; tried last, and passed over if they are."""
+"""Suffixes under which other things are kept as often as annotations: tried last, passed over if they are none."""
 
 _ANNOTATIONS = sorted(annotation.SUFFIXES, key=lambda s: s in _DOUBTFUL)
 
@@ -122,9 +139,8 @@ def read(
 def _scan(root: Path, table: Path | None) -> tuple[dict[str, _Stem], Counter[str]]:
     """Files by path without suffix, and how many others there are of each suffix."""
     if not root.is_dir():
-        raise CorpusError(
-            f"expected a folder with audio beside annotations, got {'a file' if root.exists() else 'no such path'}: {root}"
-        )
+        got = "a file" if root.exists() else "no such path"
+        raise CorpusError(f"expected a folder with audio beside annotations, got {got}: {root}")
     stems: dict[str, _Stem] = defaultdict(_Stem)
     others: Counter[str] = Counter()
     for folder, folders, files in os.walk(root):
@@ -260,7 +276,8 @@ def _nothing(root: Path, stems: dict[str, _Stem], others: Counter[str]) -> Corpu
         found.append(f"{others.total()} other files ({', '.join(s for s, _ in others.most_common(5))})")
     hint = ""
     if audio and annotations:
-        hint = f"; names must be equal up to the suffix, as a.wav and a.TextGrid, not {audio[0].name} and {annotations[0].name}"
+        pair = f"{audio[0].name} and {annotations[0].name}"
+        hint = f"; names must be equal up to the suffix, as a.wav and a.TextGrid, not as {pair}"
     return CorpusError(
         f"expected audio files beside annotation files of the same name in {root}, got {', '.join(found)}{hint}",
         details={"audio": len(audio), "annotations": len(annotations)},

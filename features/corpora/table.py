@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -66,16 +67,16 @@ def read(file: Path) -> Table:
         raise CorpusError(f"expected a table of utterances at {file}: {error}") from None
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     delimiter = max("\t,;", key=lines[0].count)
-    quoting = csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL
-    header = [c.strip().casefold() for c in next(csv.reader(lines[:1], delimiter=delimiter, quoting=quoting), [])]
+    header = [c.strip().casefold() for c in next(_cells(lines[:1], delimiter), [])]
     key, speaker, split = (next((n for n in names if n in header), None) for names in (_KEYS, _SPEAKERS, _SPLITS))
     if key is None:
         raise CorpusError(
-            f"expected a table whose first line names a column 'utterance', 'id' or 'file', got {', '.join(header)[:200] or 'nothing'}: {file}"
+            "expected a table whose first line names a column 'utterance', 'id' or 'file', "
+            f"got {', '.join(header)[:200] or 'nothing'}: {file}"
         )
     rows: dict[str, Row] = {}
     try:
-        for at, values in enumerate(csv.reader(lines[1:], delimiter=delimiter, quoting=quoting), 2):
+        for at, values in enumerate(_cells(lines[1:], delimiter), 2):
             entry = dict(zip(header, (v.strip() for v in values), strict=False))
             if not entry.get(key):
                 continue
@@ -84,6 +85,11 @@ def read(file: Path) -> Table:
     except csv.Error as error:
         raise CorpusError(f"expected a table of utterances at {file}, got: {error}") from None
     return Table(file, rows, (speaker, split))
+
+
+def _cells(lines: list[str], delimiter: str) -> Iterator[list[str]]:
+    """The cells of each line. In a TSV a quotation mark is a character like any other."""
+    return (line.split("\t") for line in lines) if delimiter == "\t" else csv.reader(lines, delimiter=delimiter)
 
 
 def _stem(name: str) -> str:
