@@ -52,7 +52,7 @@ class FeatureSettings:
         preemphasis: `p` of the high-pass `x[n] - p x[n-1]`, before the spectrum; 0 leaves it out.
         lifter: `L` of the sine lifter `1 + L/2 sin(pi k / L)` on cepstrum `k`; 0 leaves it out.
         mel_floor: power added to each filter's output before the logarithm, where full scale is 1: an absolute floor.
-        energy_floor: mean square added to that of the frame before the logarithm (1e-9: -90 dB of full scale).
+        energy_floor: mean square added to that of the frame before the logarithm (1e-8: -80 dB of full scale).
         delta_width: frames that a derivative is fitted over, odd, at least 3.
 
     Raises:
@@ -63,13 +63,13 @@ class FeatureSettings:
     window: float = 0.025
     hop: float = 0.010
     n_fft: int = 512
-    n_mels: int = 40
+    n_mels: int = 26
     fmin: float = 60.0
-    fmax: float = 7600.0
+    fmax: float = 7200.0
     preemphasis: float = 0.97
     lifter: int = 0
-    mel_floor: float = 1e-7
-    energy_floor: float = 1e-9
+    mel_floor: float = 1e-6
+    energy_floor: float = 1e-8
     delta_width: int = 9
 
     def __post_init__(self) -> None:
