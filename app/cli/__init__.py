@@ -1,0 +1,106 @@
+"""The command line. Each command is one file; what they share is in `common`.
+
+Nothing heavy is imported before a command needs it: `phonechain --help` answers at once.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from app.cli import demo, evaluate, label, models, serve, train
+from features.errors import PhonechainError
+
+PROGRAM = "phonechain"
+BAD_INPUT = 2
+BUG = 1
+INTERRUPTED = 130
+BROKEN_PIPE = 141
+
+app = typer.Typer(
+    name=PROGRAM,
+    help="Labels the phones of speech whose segment boundaries are known, and says how sure it is of each.",
+    add_completion=False,
+    rich_markup_mode=None,  # rich takes twice as long to import as everything else here
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
+)
+
+
+@app.callback(invoke_without_command=True)
+def top(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and stop.", is_eager=True)] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an unexpected error.")] = False,
+) -> None:
+    """Options before the command."""
+    if version:
+        from app.version import version as installed
+
+        typer.echo(f"{PROGRAM} {installed()}")
+        raise typer.Exit()
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+app.command("label")(label.label)
+app.command("train")(train.train)
+app.command("evaluate")(evaluate.evaluate)
+app.command("models")(models.models)
+app.command("demo")(demo.demo)
+app.command("serve")(serve.serve)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit code: 0, 1 for a bug, 2 for bad input, 130 after Ctrl-C."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in given
+    try:
+        code = typer.main.get_command(app).main(
+            [argument for argument in given if argument != "--debug"], prog_name=PROGRAM, standalone_mode=False
+        )
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except PhonechainError as error:
+        return _fail(str(error), BAD_INPUT, debug)
+    except (KeyboardInterrupt, typer.Abort):
+        return _fail("interrupted", INTERRUPTED, debug=False)
+    except BrokenPipeError:
+        return _broken_pipe()
+    except OSError as error:
+        return _fail(_os_error(error), BAD_INPUT, debug)
+    except Exception as error:
+        if hasattr(error, "format_message") and hasattr(error, "exit_code"):  # typer's own words on wrong usage
+            return _fail(f"{_sentence(error.format_message())} (see {PROGRAM} --help)", BAD_INPUT, debug=False)
+        if debug:
+            raise
+        where = f"{type(error).__name__}: {error}"
+        return _fail(f"unexpected error, a bug: {where} (--debug shows where)", BUG, debug)
+
+
+def _fail(message: str, code: int, debug: bool) -> int:
+    if debug:
+        import traceback
+
+        traceback.print_exc()
+    print(f"{PROGRAM}: {' '.join(message.split())}", file=sys.stderr)
+    return code
+
+
+def _sentence(text: str) -> str:
+    return text.rstrip(". \n")
+
+
+def _os_error(error: OSError) -> str:
+    reason = error.strerror or str(error)
+    return f"{error.filename}: {reason}" if error.filename else reason
+
+
+def _broken_pipe() -> int:
+    """The reader has gone; Python would complain about it once more when it flushes at exit."""
+    devnull = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(devnull, sys.stdout.fileno())
+    return BROKEN_PIPE

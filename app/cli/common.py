@@ -1,0 +1,165 @@
+"""What the commands share: reading a person's files, finding a model, printing tables and warnings."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from features.errors import ModelFileError, Notice, SettingsError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from model.labeler import PhoneLabeler
+    from model.training import Progress
+
+DEFAULT = "default"
+
+
+def existing_file(path: Path, what: str) -> Path:
+    """Raises SettingsError where `path` is not a file that can be read."""
+    if path.is_dir():
+        raise SettingsError(f"expected {what}, got {path}, which is a folder", value=str(path))
+    if not path.exists():
+        raise SettingsError(f"expected {what}, got {path}, which is not there", value=str(path))
+    return path
+
+
+def existing_folder(path: Path, what: str) -> Path:
+    """Raises SettingsError where `path` is not a folder."""
+    if not path.exists():
+        raise SettingsError(f"expected {what}, got {path}, which is not there", value=str(path))
+    if not path.is_dir():
+        raise SettingsError(f"expected {what}, got {path}, which is not a folder", value=str(path))
+    return path
+
+
+def load_model(model: str) -> PhoneLabeler:
+    """The labeler of a model file, or of the shipped model's name.
+
+    Raises:
+        ModelFileError: neither.
+    """
+    path = model_path(model)
+    from model.labeler import PhoneLabeler
+
+    return PhoneLabeler.load(path)
+
+
+def model_path(model: str) -> Path:
+    """The file of a shipped model's name, or the path itself."""
+    from model import pretrained_path
+
+    if model == DEFAULT:
+        return pretrained_path()
+    path = Path(model)
+    if not path.exists():
+        raise ModelFileError(
+            f"expected a model file, or {DEFAULT} for the shipped model, got {model}, which is not there"
+        )
+    if path.is_dir():
+        raise ModelFileError(f"expected a model file, got {model}, which is a folder")
+    return path
+
+
+def console(*, stderr: bool = False) -> Console:
+    """Standard output or standard error. Where it is not a terminal, lines are not wrapped: programs read them."""
+    from rich.console import Console
+
+    stream = sys.stderr if stderr else sys.stdout
+    return Console(stderr=stderr, highlight=False, width=None if stream.isatty() else 200)
+
+
+def table(*columns: str | tuple[str, str], title: str | None = None) -> Table:
+    """An empty table; a column is its heading, or (heading, "right")."""
+    from rich import box
+    from rich.table import Table
+
+    made = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
+    for column in columns:
+        heading, justify = (column, "left") if isinstance(column, str) else column
+        made.add_column(heading, justify="right" if justify == "right" else "left")
+    return made
+
+
+def warn(notices: Iterable[Notice]) -> None:
+    """Each notice as one line on standard error."""
+    for notice in notices:
+        print(f"warning: {notice.message}", file=sys.stderr)
+
+
+def percent(share: float | None) -> str:
+    return "" if share is None else f"{100 * share:.1f}"
+
+
+def write_output(data: bytes, out: Path | None) -> None:
+    """Write to a file whole or not at all, or to standard output."""
+    if out is None:
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+        return
+    if out.is_dir():
+        raise SettingsError(f"expected a file to write, got {out}, which is a folder", value=str(out))
+    partial = out.with_name(out.name + ".part")
+    try:
+        partial.write_bytes(data)
+        partial.replace(out)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+
+
+class Bars:
+    """Progress bars on standard error, one a stage, fed with `Progress`; a line an epoch above them.
+
+    Where standard error is not a terminal, the bars are left out and the lines stay.
+    """
+
+    def __init__(self) -> None:
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+        from rich.progress import Progress as Display
+
+        self.console = console(stderr=True)
+        self.display = Display(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=30),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[note]}"),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            console=self.console,
+            transient=True,
+            disable=not sys.stderr.isatty(),
+        )
+        self._tasks: dict[str, Any] = {}
+
+    def update(self, stage: str, done: int, total: int, note: str = "") -> None:
+        if stage not in self._tasks:
+            self._tasks[stage] = self.display.add_task(stage, total=total or None, note=note)
+        self.display.update(self._tasks[stage], completed=done, total=total or None, note=note)
+
+    def counting(self, stage: str) -> Any:
+        """A callback (done, total) for one stage."""
+        return lambda done, total: self.update(stage, done, total)
+
+    def progress(self, event: Progress) -> None:
+        """A callback for what reports `Progress`."""
+        self.update(event.stage, event.done, event.total, event.message)
+
+    def line(self, text: str) -> None:
+        if sys.stderr.isatty():
+            self.console.print(text, markup=False)
+        else:
+            print(text, file=sys.stderr, flush=True)
+
+
+@contextmanager
+def bars() -> Iterator[Bars]:
+    """Progress bars for as long as the block runs."""
+    shown = Bars()
+    with shown.display:
+        yield shown

@@ -1,0 +1,46 @@
+"""The service: `create_app` puts routes, limits, errors and the scorer together."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+
+from app import openapi, problems
+from app.limits import BodyLimit, RequestId
+from app.registry import Registry
+from app.routes import classify, health, models
+from app.routes import problems as problem_pages
+from app.scoring import Scorer
+from app.settings import Settings, load
+from app.version import version
+
+
+def create_app(settings: Settings | None = None, registry: Registry | None = None) -> FastAPI:
+    """The application. Settings come from the environment and models from the settings, unless given.
+
+    Raises:
+        SettingsError, ModelFileError: the service cannot start; one line says why.
+    """
+    settings = settings if settings is not None else load()
+    registry = registry if registry is not None else Registry.load(settings)
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        await app.state.scorer.start()
+        yield
+        await app.state.scorer.stop()
+
+    app = FastAPI(title="Phonechain", version=version(), summary=openapi.SUMMARY, lifespan=lifespan)
+    app.state.settings = settings
+    app.state.registry = registry
+    app.state.scorer = Scorer(settings)
+    # The last one added is the outermost: every answer has an id, also that of a refused body.
+    app.add_middleware(BodyLimit, limit=settings.max_body_bytes)
+    app.add_middleware(RequestId)
+    problems.install(app)
+    for routes in (classify, models, health, problem_pages):
+        app.include_router(routes.router)
+    openapi.install(app)
+    return app

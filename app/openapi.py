@@ -1,0 +1,160 @@
+"""The description of the interface: texts, the body of `POST /classify`, and worked examples.
+
+The examples are kept in `app/samples/examples.json`, written by `python -m app.examples` from real answers of the
+default model; a test posts every one again and compares.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from pydantic.json_schema import models_json_schema
+
+from app.problems import MEDIA_TYPE, TYPES
+from app.schemas.classify import ClassifyAnswer, ClassifyBody, ClassifyOptions
+from app.schemas.problems import Problem
+from features.annotation import FORMATS
+
+SUMMARY = "Labels the phones of speech whose segment boundaries are known, and says how sure it is of each."
+
+SAMPLES = Path(__file__).parent / "samples"
+
+CURL = "curl -F audio=@samples/LJ001-0002.flac -F segments=@samples/LJ001-0002.TextGrid '{url}/classify?n_best=3'"
+"""The worked example of the form, for the root of a checkout."""
+
+DESCRIPTION = """
+Send a recording and its segmentation, and get a label with a posterior for every segment.
+
+Two forms of the same request:
+
+- **multipart/form-data**: a file `audio`, and `segments`, which is an annotation file ({formats}) or a JSON list of
+  `{{"start": ..., "end": ..., "label": ...}}` in seconds;
+- **application/json**: `audio` in base64 and `segments` as a list.
+
+Options go into the query or beside the other fields, by the same names. Where a segment came with a label, the answer
+also has the posterior and the rank of that label. Content decides what a file is, never its name.
+
+```
+{curl}
+```
+"""
+
+ERRORS = {
+    400: ("body-malformed",),
+    404: ("model-unknown",),
+    413: ("body-too-large", "audio-too-long", "segments-too-many"),
+    415: ("media-type", "audio-unrecognised", "annotation-unrecognised"),
+    422: (
+        "request-invalid",
+        "audio-empty",
+        "audio-truncated",
+        "audio-non-finite",
+        "audio-channel",
+        "annotation-syntax",
+        "annotation-tier",
+        "segments",
+        "segments-empty",
+    ),
+    500: ("internal",),
+    503: ("overloaded", "not-ready"),
+}
+"""The types of problem that `POST /classify` answers with, by status."""
+
+_REF = "#/components/schemas/{model}"
+
+
+@cache
+def examples() -> dict[str, Any]:
+    """The worked examples; empty where they have not been written yet."""
+    path = SAMPLES / "examples.json"
+    return dict(json.loads(path.read_text("utf-8"))) if path.is_file() else {}
+
+
+def install(app: FastAPI) -> None:
+    """Make `app` describe itself with the texts and examples of this module."""
+
+    def describe() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            schema = get_openapi(title=app.title, version=app.version, summary=app.summary, routes=app.routes)
+            _add_models(schema)
+            _errors_as_problems(schema)
+            _describe_classify(schema["paths"]["/classify"]["post"])
+            app.openapi_schema = schema
+        return app.openapi_schema
+
+    app.openapi = describe  # type: ignore[method-assign]
+
+
+def _add_models(schema: dict[str, Any]) -> None:
+    _, definitions = models_json_schema([(ClassifyBody, "validation")], ref_template=_REF)
+    _, answers = models_json_schema([(ClassifyAnswer, "serialization"), (Problem, "serialization")], ref_template=_REF)
+    known = schema.setdefault("components", {}).setdefault("schemas", {})
+    for name in (
+        "HTTPValidationError",
+        "ValidationError",
+    ):  # FastAPI's own shape of errors, which this service never sends
+        known.pop(name, None)
+    known.update(definitions["$defs"])
+    known.update(answers["$defs"])
+
+
+def _errors_as_problems(schema: dict[str, Any]) -> None:
+    for path in schema["paths"].values():
+        for operation in path.values():
+            for status, response in operation["responses"].items():
+                if int(status) >= 400:
+                    response["content"] = {MEDIA_TYPE: {"schema": {"$ref": _REF.format(model="Problem")}}}
+
+
+def _describe_classify(operation: dict[str, Any]) -> None:
+    formats = ", ".join(format.title for format in FORMATS.values())
+    operation["description"] = DESCRIPTION.format(
+        formats=formats, curl=CURL.format(url="http://127.0.0.1:8000")
+    ).strip()
+    options = ClassifyOptions.model_json_schema(ref_template=_REF)["properties"]
+    operation["parameters"] = [
+        {"name": name, "in": "query", "required": False, "description": option.pop("description"), "schema": option}
+        for name, option in options.items()
+    ]
+    options = ClassifyOptions.model_json_schema(ref_template=_REF)["properties"]
+    known = examples()
+    form = {
+        "type": "object",
+        "required": ["audio", "segments"],
+        "properties": {
+            "audio": {"type": "string", "contentMediaType": "application/octet-stream", "description": "A sound file."},
+            "segments": {
+                "type": "string",
+                "description": "An annotation file, or a JSON list of segments as a file or as a text field.",
+            },
+            **options,
+        },
+    }
+    asked: dict[str, Any] = {"schema": {"$ref": _REF.format(model="ClassifyBody")}}
+    answered: dict[str, Any] = {"schema": {"$ref": _REF.format(model="ClassifyAnswer")}}
+    if known:
+        asked["examples"] = {"sample": {"summary": "The first word of the sample", "value": known["json"]["request"]}}
+        answered["examples"] = {
+            "json": {"summary": "To the JSON example", "value": known["json"]["answer"]},
+            "form": {"summary": "To the curl line above", "value": known["form"]["answer"]},
+        }
+    operation["requestBody"] = {
+        "required": True,
+        "content": {"multipart/form-data": {"schema": form}, "application/json": asked},
+    }
+    responses: dict[str, Any] = {"200": {"description": "The labels.", "content": {"application/json": answered}}}
+    for format in FORMATS.values():
+        content = responses["200"]["content"]
+        content.setdefault(format.media_type, {"schema": {"type": "string", "description": f"format={format.name}"}})
+    for status, slugs in ERRORS.items():
+        problem: dict[str, Any] = {"schema": {"$ref": _REF.format(model="Problem")}}
+        if known and str(status) in known["problems"]:
+            problem["example"] = known["problems"][str(status)]["answer"]
+        text = "; ".join(f"`{TYPES[slug].uri}`: {TYPES[slug].title.lower()}" for slug in slugs)
+        responses[str(status)] = {"description": text, "content": {MEDIA_TYPE: problem}}
+    operation["responses"] = responses

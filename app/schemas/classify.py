@@ -1,0 +1,204 @@
+"""What `POST /classify` takes and gives: the options, the JSON body, the answer."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic_core import PydanticCustomError
+
+from features.annotation import FORMATS
+from features.errors import Notice
+from features.segments import Segment
+
+
+def _channel(value: Any) -> Any:
+    if value == "mix" or (isinstance(value, int) and not isinstance(value, bool) and value >= 0):
+        return value
+    if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 6:
+        return int(value)
+    raise PydanticCustomError("channel", "expected a channel index from 0, or mix")
+
+
+class ClassifyOptions(BaseModel):
+    """The options of `POST /classify`, by the same names in the query, in a form and in a JSON body."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    model: str = Field("default", description="Name of the model; GET /models lists them.", max_length=200)
+    tier: str | None = Field(
+        None, description="Tier of the annotation that holds the segments; left out, the service chooses and says so."
+    )
+    channel: Annotated[int | Literal["mix"], BeforeValidator(_channel)] = Field(
+        "mix", description="Channel of the sound: an index from 0, or `mix` for the mean of all."
+    )
+    n_best: int = Field(1, ge=1, description="How many labels to list for each segment, the likeliest first.")
+    decode: Literal["posterior", "viterbi"] = Field(
+        "posterior",
+        description="`posterior`: the likeliest label of each segment; `viterbi`: the likeliest sequence of labels.",
+    )
+    fix: bool = Field(
+        False, description="Sort the segments and remove overlaps of up to 10 ms; each repair is a warning."
+    )
+    format: str = Field(
+        "json",
+        description="Format of the answer: `json`, or the name of an annotation format, which gives an annotation file "
+        "with the labels and the posteriors as new tiers.",
+    )
+
+    @field_validator("n_best")
+    @classmethod
+    def _within_limit(cls, value: int, info: ValidationInfo) -> int:
+        limit = (info.context or {}).get("max_n_best")
+        if limit is not None and value > limit:
+            raise PydanticCustomError("less_than_equal", "expected at most {le} labels", {"le": limit})
+        return value
+
+    @field_validator("format")
+    @classmethod
+    def _known_format(cls, value: str) -> str:
+        known = answer_formats()
+        if value not in known:
+            raise PydanticCustomError("format", "expected one of {names}", {"names": ", ".join(known)})
+        return value
+
+
+def answer_formats() -> list[str]:
+    """The names that `format` takes."""
+    return ["json", *(name for name in FORMATS if name != "json")]
+
+
+class SegmentIn(BaseModel):
+    """A stretch of sound, in seconds. Further members are ignored, so the segments of an answer can be sent again."""
+
+    start: float = Field(allow_inf_nan=False, description="Seconds from the beginning of the sound.")
+    end: float = Field(allow_inf_nan=False, description="Seconds from the beginning of the sound.")
+    label: str | None = Field(
+        None, description="The label it is thought to have: its posterior and rank are answered too."
+    )
+
+    def as_segment(self) -> Segment:
+        return Segment(self.start, self.end, self.label or None)
+
+
+def _base64(value: Any) -> Any:
+    if not isinstance(value, str):
+        raise PydanticCustomError("base64", "expected the bytes of a sound file in base64")
+    try:
+        return base64.b64decode(value, validate=True)
+    except (binascii.Error, ValueError):
+        raise PydanticCustomError("base64", "expected base64 (RFC 4648 section 4)") from None
+
+
+class ClassifyBody(ClassifyOptions):
+    """One request as JSON."""
+
+    audio: Annotated[bytes, BeforeValidator(_base64, json_schema_input_type=str)] = Field(
+        description="A whole sound file, in base64.", json_schema_extra={"contentEncoding": "base64"}
+    )
+    segments: list[SegmentIn] = Field(description="The segments, in order.")
+
+
+class Alternative(BaseModel):
+    """A label that the segment may have."""
+
+    label: str
+    posterior: float
+
+
+class LabelledSegmentOut(BaseModel):
+    """A segment with its label. `given...` are there where the request gave the segment a label."""
+
+    start: float = Field(description="Seconds.")
+    end: float = Field(description="Seconds.")
+    label: str | None = Field(description="The label found.")
+    posterior: float | None = Field(description="Probability of that label, from 0 to 1.")
+    n_best: list[Alternative] = Field(description="The likeliest labels, in falling order.")
+    given: str | None = Field(None, description="The label that the request gave.")
+    given_posterior: float | None = Field(None, description="Probability of the given label.")
+    given_rank: int | None = Field(None, description="Rank of the given label, 1 for the likeliest.")
+
+
+class ModelReference(BaseModel):
+    name: str
+    version: str
+
+
+class NoticeOut(BaseModel):
+    """A warning: the input was usable, and this is what to know about it."""
+
+    code: str = Field(description="Stable, for programs.")
+    message: str = Field(description="One sentence, for people.")
+    pointer: str | None = None
+    value: float | str | None = None
+    limit: float | str | None = None
+
+
+class Timing(BaseModel):
+    """Where the time went, milliseconds."""
+
+    features: float = Field(description="Decoding and features.")
+    queue: float = Field(description="Waiting for the model.")
+    model: float = Field(description="Inference of the batch that the request was in.")
+    total: float = Field(description="From the whole request received to the answer written.")
+
+
+class ClassifyAnswer(BaseModel):
+    """The labels of one utterance."""
+
+    model: ModelReference
+    duration: float = Field(description="Decoded sound, seconds.")
+    tier: str | None = Field(
+        None, description="The tier that the segments came from; null where the request listed them."
+    )
+    segments: list[LabelledSegmentOut]
+    warnings: list[NoticeOut]
+    timing: Timing | None = None
+
+
+def rounded(probability: float | None) -> float | None:
+    """Six significant digits: more than the posteriors are good for."""
+    return None if probability is None or not math.isfinite(probability) else float(f"{probability:.6g}")
+
+
+def answer(
+    *,
+    name: str,
+    version: str,
+    duration: float,
+    tier: str | None,
+    labelled: Sequence[Any],
+    notices: Sequence[Notice],
+    timing: dict[str, float] | None = None,
+) -> dict[str, Any]:
+    """A `ClassifyAnswer` as plain data. `labelled` are the model's LabelledSegment.
+
+    Plain data, because building and checking a model instance for each of 20 000 segments costs more than labelling.
+    """
+    return {
+        "model": {"name": name, "version": version},
+        "duration": round(duration, 6),
+        "tier": tier,
+        "segments": [_segment(segment) for segment in labelled],
+        "warnings": [notice.as_dict() for notice in notices],
+        **({"timing": {key: round(1e3 * value, 3) for key, value in timing.items()}} if timing is not None else {}),
+    }
+
+
+def _segment(segment: Any) -> dict[str, Any]:
+    out = {
+        "start": segment.start,
+        "end": segment.end,
+        "label": segment.label,
+        "posterior": rounded(segment.posterior),
+        "n_best": [{"label": label, "posterior": rounded(posterior)} for label, posterior in segment.n_best],
+    }
+    if segment.given is not None:
+        out["given"] = segment.given
+        out["given_posterior"] = rounded(segment.given_posterior)
+        out["given_rank"] = segment.given_rank
+    return out
