@@ -1,0 +1,127 @@
+"""Whether posteriors can be believed: calibration, and how well low ones point at the errors. Pure functions on arrays.
+
+N  segments       Y  labels of the model
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+
+BINS = 15
+"""Bins of the calibration table; each holds as many segments as the next (ties stay together)."""
+DOUBT_SHARES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0)
+TOP = (1, 2, 3, 5)
+SMALLEST = float(np.finfo(np.float32).tiny)
+"""A posterior of 0 is counted as this in the log-likelihood: one segment must not make it infinite."""
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class ReliabilityBin:
+    """Segments whose label's posterior lies in [low, high]: the mean posterior, and the share that is right."""
+
+    low: float
+    high: float
+    count: int
+    confidence: float
+    accuracy: float
+
+
+@dataclass(frozen=True)
+class DoubtRow:
+    """The least certain `share` of the segments: how often they are wrong, and how many of all errors they hold.
+
+    Where the edge falls among equally certain segments, `errors` is the expected number in a random choice of them.
+    """
+
+    share: float
+    segments: int
+    below: float
+    errors: float
+    error_rate: float
+    share_of_errors: float | None
+
+
+def reliability_table(confidence: ArrayLike, right: ArrayLike, bins: int = BINS) -> list[ReliabilityBin]:
+    """Mean confidence and accuracy of bins of equal size; equally confident segments share a bin; no bin is empty.
+
+    Args:
+        confidence: [N] posterior of the given label.
+        right: [N] whether it is the true one.
+    """
+    confidence, right = np.asarray(confidence, dtype=np.float64), np.asarray(right, dtype=bool)
+    _, group, counts = np.unique(confidence, return_inverse=True, return_counts=True)
+    middle = np.cumsum(counts) - counts / 2  # rank of the middle of each group of equals: no order among them matters
+    bin_of = np.minimum((middle / len(confidence) * bins).astype(np.int64), bins - 1)[group.reshape(-1)]
+    table = []
+    for b in np.unique(bin_of):
+        inside = bin_of == b
+        c = confidence[inside]
+        share = float(right[inside].mean())
+        table.append(ReliabilityBin(float(c.min()), float(c.max()), int(inside.sum()), float(c.mean()), share))
+    return table
+
+
+def calibration_error(table: Sequence[ReliabilityBin]) -> float:
+    """Expected calibration error: mean distance of confidence and accuracy over the bins, by their sizes."""
+    total = sum(b.count for b in table)
+    return sum(b.count * abs(b.confidence - b.accuracy) for b in table) / total
+
+
+def brier(true: Ints, posterior: Floats) -> float:
+    """Mean squared distance of the posterior [N, Y] from the truth [N]; an unknown label (-1) is one label more."""
+    return float(np.mean((posterior**2).sum(1) + 1.0 - 2.0 * of_true(true, posterior)))
+
+
+def doubt_table(confidence: ArrayLike, wrong: ArrayLike, shares: Sequence[float] = DOUBT_SHARES) -> list[DoubtRow]:
+    """Error rates among the least certain segments, for growing shares of all segments.
+
+    Args:
+        confidence: [N] posterior of the given label.
+        wrong: [N] whether it is not the true one.
+    """
+    confidence, wrong = np.asarray(confidence, dtype=np.float64), np.asarray(wrong, dtype=bool)
+    order = np.argsort(confidence, kind="stable")
+    ranked, errors = confidence[order], np.concatenate([[0], np.cumsum(wrong[order])])
+    total = int(errors[-1])
+    rows = []
+    for share in shares:
+        k = min(len(ranked), max(1, int(np.ceil(share * len(ranked) - 1e-9))))
+        edge = ranked[k - 1]
+        first, last = np.searchsorted(ranked, edge, "left"), np.searchsorted(ranked, edge, "right")
+        found = float(errors[first] + (errors[last] - errors[first]) * (k - first) / (last - first))
+        rows.append(DoubtRow(share, k, float(edge), found, found / k, found / total if total else None))
+    return rows
+
+
+def doubt_auc(confidence: Floats, wrong: NDArray[np.bool_]) -> float | None:
+    """Mann and Whitney's statistic of the confidences of right against wrong segments; ties count half."""
+    n_wrong, n_right = int(wrong.sum()), int((~wrong).sum())
+    if not n_wrong or not n_right:
+        return None
+    above = stats.rankdata(confidence)[~wrong].sum() - n_right * (n_right + 1) / 2
+    return float(above / (n_wrong * n_right))
+
+
+def of_true(y: Ints, p: Floats) -> Floats:
+    """[N] posterior of the true label, 0 where the model does not have it."""
+    return np.where(y >= 0, p[np.arange(len(y)), y], 0.0)
+
+
+def log_loss(y: Ints, p: Floats) -> float | None:
+    """Mean negative log posterior [N, Y] of the true label [N], in nats, over the known ones; None without any."""
+    known = y >= 0
+    return float(-np.log(np.maximum(of_true(y, p)[known], SMALLEST)).mean()) if known.any() else None
+
+
+def top_shares(y: Ints, p: Floats) -> dict[int, float]:
+    """Share of the segments whose true label is among the n most probable, for n in TOP. Equals count against it."""
+    rank = (p >= of_true(y, p)[:, None]).sum(1)
+    return {n: float(((rank <= n) & (y >= 0)).mean()) for n in TOP if n <= p.shape[1]}

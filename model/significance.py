@@ -1,0 +1,185 @@
+"""How sure an error rate is, and whether two systems differ: on the same segments, over utterances or speakers.
+
+Segments of one utterance err together, so the unit that is drawn, or counted once, is the utterance or the speaker.
+Everything is seeded: the same input gives the same intervals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+DRAWS = 2000
+"""Bootstrap samples."""
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A bootstrap confidence interval (percentiles). `low` and `high` are None where there are fewer than two units."""
+
+    low: float | None
+    high: float | None
+    level: float
+    units: int
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two systems, a and b, on the same segments.
+
+    Attributes:
+        segments, units: how many segments, and how many utterances or speakers.
+        per_a, per_b: error rates, 0 to 1.
+        difference: per_b - per_a; below 0 where b is better.
+        interval: paired bootstrap interval of the difference, over the units.
+        only_a_wrong, only_b_wrong, both_wrong: segments.
+        mcnemar_exact, mcnemar_mid: two-sided p of "both err equally often", segments taken as independent (Fagerland,
+            Lydersen and Laake 2013).
+        bootstrap: two-sided p of the paired bootstrap.
+        matched_pairs: two-sided p of the matched-pairs test (Gillick and Cox 1989) on the error counts of each unit;
+            None with fewer than two units.
+        matched_z: its standard normal statistic; None where every unit has the same difference.
+    """
+
+    segments: int
+    units: int
+    per_a: float
+    per_b: float
+    difference: float
+    interval: Interval
+    only_a_wrong: int
+    only_b_wrong: int
+    both_wrong: int
+    mcnemar_exact: float
+    mcnemar_mid: float
+    bootstrap: float | None
+    matched_pairs: float | None
+    matched_z: float | None
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-serialisable."""
+        return asdict(self)
+
+
+def interval(
+    errors: Sequence[bool] | NDArray[np.bool_],
+    units: Sequence[Any] | NDArray[Any],
+    *,
+    level: float = 0.95,
+    draws: int = DRAWS,
+    seed: int = 1,
+) -> Interval:
+    """Confidence interval of an error rate: whole units are drawn with replacement.
+
+    Args:
+        errors: [N] whether each segment is wrong.
+        units: [N] the utterance or speaker of each segment.
+        level: share of the bootstrap rates inside the interval.
+    """
+    wrong, unit = _checked(errors, units)
+    wrongs, sizes = _per_unit(wrong, unit)
+    if len(sizes) < 2:
+        return Interval(None, None, level, len(sizes))
+    counts = _draw(len(sizes), draws, seed)
+    low, high = np.quantile((counts @ wrongs) / (counts @ sizes), [(1 - level) / 2, (1 + level) / 2])
+    return Interval(float(low), float(high), level, len(sizes))
+
+
+def compare(
+    errors_a: Sequence[bool] | NDArray[np.bool_],
+    errors_b: Sequence[bool] | NDArray[np.bool_],
+    units: Sequence[Any] | NDArray[Any],
+    *,
+    level: float = 0.95,
+    draws: int = DRAWS,
+    seed: int = 1,
+) -> Comparison:
+    """Whether system b differs from system a, by three tests.
+
+    Args:
+        errors_a, errors_b: [N] whether each system is wrong on each segment, the same segments in the same order.
+        units: [N] the utterance or speaker of each segment.
+
+    Raises:
+        ValueError: the lengths differ, or there are no segments.
+    """
+    a, unit = _checked(errors_a, units)
+    b, _ = _checked(errors_b, units)
+    only_a, only_b = int(np.sum(a & ~b)), int(np.sum(b & ~a))
+    exact, mid = mcnemar(only_a, only_b)
+    net, sizes = _per_unit(b.astype(np.int64) - a.astype(np.int64), unit)
+    if len(sizes) > 1:
+        counts = _draw(len(sizes), draws, seed)
+        rates = (counts @ net) / (counts @ sizes)
+        low, high = (float(q) for q in np.quantile(rates, [(1 - level) / 2, (1 + level) / 2]))
+        bounds = Interval(low, high, level, len(sizes))
+        tail = min(int(np.sum(rates <= 0)), int(np.sum(rates >= 0)))
+        bootstrap = min(1.0, 2 * (tail + 1) / (draws + 1))
+    else:
+        bounds, bootstrap = Interval(None, None, level, len(sizes)), None
+    matched, z = matched_pairs(net)
+    return Comparison(
+        segments=len(a),
+        units=len(sizes),
+        per_a=float(a.mean()),
+        per_b=float(b.mean()),
+        difference=float(b.mean() - a.mean()),
+        interval=bounds,
+        only_a_wrong=only_a,
+        only_b_wrong=only_b,
+        both_wrong=int(np.sum(a & b)),
+        mcnemar_exact=exact,
+        mcnemar_mid=mid,
+        bootstrap=bootstrap,
+        matched_pairs=matched,
+        matched_z=z,
+    )
+
+
+def mcnemar(only_a: int, only_b: int) -> tuple[float, float]:
+    """Two-sided exact and mid-p values of McNemar's test from the two counts of segments that only one errs on."""
+    n, low = only_a + only_b, min(only_a, only_b)
+    if n == 0:
+        return 1.0, 1.0
+    point = float(stats.binom.pmf(low, n, 0.5))
+    if only_a == only_b:
+        return 1.0, 1.0 - point / 2
+    exact = min(1.0, 2 * float(stats.binom.cdf(low, n, 0.5)))
+    return exact, exact - point
+
+
+def matched_pairs(differences: Sequence[float] | NDArray[Any]) -> tuple[float | None, float | None]:
+    """Gillick and Cox's test that the mean of the units' error differences is 0: two-sided p, and z.
+
+    p is None with fewer than two units. Where all differences are equal z is None, and p is 1 if they are 0, else 0.
+    """
+    d = np.asarray(differences, dtype=np.float64)
+    if len(d) < 2:
+        return None, None
+    if np.ptp(d) == 0:
+        return (1.0 if d[0] == 0 else 0.0), None
+    z = float(d.mean() / (d.std(ddof=1) / np.sqrt(len(d))))
+    return float(2 * stats.norm.sf(abs(z))), z
+
+
+def _checked(errors: Any, units: Any) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+    wrong = np.asarray(errors, dtype=bool)
+    if wrong.ndim != 1 or len(wrong) != len(units) or len(wrong) == 0:
+        raise ValueError(f"expected one or more errors and as many units, got {wrong.shape} and {len(units)}")
+    return wrong, np.unique(np.asarray(units), return_inverse=True)[1].reshape(-1)
+
+
+def _per_unit(values: NDArray[Any], unit: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Sum of the values, and number of segments, of each unit."""
+    return np.bincount(unit, values).astype(np.float64), np.bincount(unit).astype(np.float64)
+
+
+def _draw(units: int, draws: int, seed: int) -> NDArray[np.float64]:
+    """[draws, units] how often each unit is in each bootstrap sample."""
+    generator = np.random.default_rng(seed)
+    return generator.multinomial(units, np.full(units, 1 / units), size=draws).astype(np.float64)
