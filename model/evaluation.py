@@ -30,7 +30,7 @@ from model.calibration import (
     log_loss,
     reliability_table,
     top_shares,
-)  # fmt: skip
+)
 from model.data import Featurised, featurise
 from model.labeler import Decoding, PhoneLabeler
 from model.significance import Comparison, Interval, compare, interval

@@ -176,5 +176,6 @@ def _of_type(value: Any, kind: type[_V], where: str) -> _V:
 
 
 def kind_of(value: Any) -> str:
+    """What a value is, in JSON's words, for error messages."""
     words = {dict: "an object", list: "a list", str: "text", bool: "true or false", type(None): "null"}
     return words.get(type(value), f"a value of type {type(value).__name__}")
