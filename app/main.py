@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
 
-from app import openapi, problems
+from app import labelling, openapi, problems, samples
 from app.limits import BodyLimit, RequestId
 from app.registry import Registry
 from app.routes import classify, health, models
@@ -15,6 +15,7 @@ from app.routes import problems as problem_pages
 from app.scoring import Scorer
 from app.settings import Settings, load
 from app.version import version
+from features import annotation as notation
 
 
 def create_app(settings: Settings | None = None, registry: Registry | None = None) -> FastAPI:
@@ -29,6 +30,7 @@ def create_app(settings: Settings | None = None, registry: Registry | None = Non
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         await app.state.scorer.start()
+        await warm(app.state.scorer, registry)
         yield
         await app.state.scorer.stop()
 
@@ -44,3 +46,11 @@ def create_app(settings: Settings | None = None, registry: Registry | None = Non
         app.include_router(routes.router)
     openapi.install(app)
     return app
+
+
+async def warm(scorer: Scorer, registry: Registry) -> None:
+    """Label the sample with every model: what libraries load or compile on first use is done before requests come."""
+    segmentation = notation.read(samples.SEGMENTS.read_bytes(), name=samples.SEGMENTS.name)
+    for entry in registry:
+        ready = await scorer.in_pool(labelling.prepared, samples.AUDIO, segmentation, entry.labeler.features_)
+        await scorer.label(entry, ready.features, ready.segments, n_best=1, decode="posterior")

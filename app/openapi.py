@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI
@@ -16,13 +15,12 @@ from fastapi.openapi.utils import get_openapi
 from pydantic.json_schema import models_json_schema
 
 from app.problems import MEDIA_TYPE, TYPES
+from app.samples import EXAMPLES
 from app.schemas.classify import ClassifyAnswer, ClassifyBody, ClassifyOptions
 from app.schemas.problems import Problem
 from features.annotation import FORMATS
 
 SUMMARY = "Labels the phones of speech whose segment boundaries are known, and says how sure it is of each."
-
-SAMPLES = Path(__file__).parent / "samples"
 
 CURL = "curl -F audio=@samples/LJ001-0002.flac -F segments=@samples/LJ001-0002.TextGrid '{url}/classify?n_best=3'"
 """The worked example of the form, for the root of a checkout."""
@@ -71,8 +69,7 @@ _REF = "#/components/schemas/{model}"
 @cache
 def examples() -> dict[str, Any]:
     """The worked examples; empty where they have not been written yet."""
-    path = SAMPLES / "examples.json"
-    return dict(json.loads(path.read_text("utf-8"))) if path.is_file() else {}
+    return dict(json.loads(EXAMPLES.read_text("utf-8"))) if EXAMPLES.is_file() else {}
 
 
 def install(app: FastAPI) -> None:

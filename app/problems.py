@@ -128,7 +128,7 @@ TYPES: dict[str, ProblemType] = {
             422,
             "The segments do not fit",
             "Segments are reversed, empty, overlapping, out of order or outside the sound. `errors` lists each with "
-            "its index, its value and its limit, in seconds. `fix=true` sorts them and removes overlaps of up to 10 ms.",
+            "its index, its value and its limit, in seconds. `fix=true` sorts them and removes overlaps up to 10 ms.",
         ),
         ProblemType(
             "segments-empty", 422, "No segments", "There is nothing to label: the segmentation has no segments."

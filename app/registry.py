@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from app.errors import UnknownModel
 from app.settings import Settings
 from features.errors import SettingsError
-from model import pretrained_path
 
 if TYPE_CHECKING:
     from model.labeler import PhoneLabeler
@@ -81,6 +80,8 @@ class Registry:
 
 def model_files(settings: Settings) -> dict[str, Path]:
     """The file of each model name, the default first."""
+    from model import pretrained_path
+
     files = {DEFAULT: settings.model if settings.model is not None else pretrained_path()}
     if settings.models is not None:
         if not settings.models.is_dir():

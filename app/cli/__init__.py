@@ -60,7 +60,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     debug = "--debug" in given
     try:
         code = typer.main.get_command(app).main(
-            [argument for argument in given if argument != "--debug"], prog_name=PROGRAM, standalone_mode=False
+            [argument for argument in given if argument != "--debug"],
+            prog_name=PROGRAM,
+            standalone_mode=False,
+            obj=given,
         )
         sys.stdout.flush()
         return code if isinstance(code, int) else 0

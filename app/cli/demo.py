@@ -7,11 +7,7 @@ from pathlib import Path
 import typer
 
 from app.cli import common, label
-
-SAMPLES = Path(__file__).parent.parent / "samples"
-AUDIO = SAMPLES / "LJ001-0002.flac"
-SEGMENTS = SAMPLES / "LJ001-0002.TextGrid"
-TEXT = "in being comparatively modern."
+from app.samples import AUDIO, SEGMENTS, TEXT
 
 
 def demo() -> None:

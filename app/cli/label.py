@@ -113,7 +113,7 @@ def as_answer(labeler: PhoneLabeler, name: str, ready: Prepared, labelled: Seque
     from app.schemas.classify import answer
 
     return answer(
-        name=name,
+        name=Path(name).stem,
         version=str(labeler.card_.get("version", "")),
         duration=ready.duration,
         tier=ready.tier.name,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import shlex
 import shutil
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
 
 
 def train(
+    context: typer.Context,
     corpus: Annotated[
         Path, typer.Argument(help="Folder of recordings with annotations beside them.", metavar="CORPUS")
     ],
@@ -57,6 +57,7 @@ def train(
 ) -> None:
     """Train a model on a corpus."""
     common.existing_folder(corpus, "a corpus folder")
+    command = shlex.join(["phonechain", *(word for word in context.find_root().obj or () if word != "--resume")])
     run = _run_folder(out, run_dir, resume)
     settings = changed(preset, [*(set_ or []), *_own(epochs=epochs, seed=seed)])
     from model.labeler import PhoneLabeler
@@ -81,13 +82,10 @@ def train(
                 progress=_Report(bars).event,
                 run_dir=run,
                 corpus=corpus.resolve().name,
-                command=shlex.join(["phonechain", *sys.argv[1:]]),
+                command=command,
             )
         except KeyboardInterrupt:
-            again = [word for word in sys.argv[1:] if word != "--resume"]
-            bars.line(
-                f"stopped; what was done is in {run}. Go on with:\n  {shlex.join(['phonechain', *again, '--resume'])}"
-            )
+            bars.line(f"stopped; what was done is in {run}. Go on with:\n  {command} --resume")
             raise
         for utterance, error in labeler.problems_[:5]:
             bars.line(f"left out {utterance.audio}: {error}")

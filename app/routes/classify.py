@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -202,7 +203,8 @@ def written(asked: Asked, entry: Entry, ready: Prepared, scored: Scored, begun: 
     if wanted != "json":
         # The other formats have no place for these, so they go where programs can still see them.
         headers["X-Phonechain-Model"] = f"{entry.name}; version={entry.version}"
-        headers["X-Phonechain-Warnings"] = json.dumps([notice.as_dict() for notice in ready.notices])
+        counts = Counter(notice.code for notice in ready.notices)
+        headers["X-Phonechain-Warnings"] = ", ".join(f"{code}; count={count}" for code, count in counts.items())
         headers["Content-Disposition"] = f'attachment; filename="labels{labelling.suffix(wanted)}"'
         return Response(
             labelling.annotated(ready, scored.labelled, wanted),
