@@ -17,6 +17,14 @@ Covariance = Literal["shared", "diagonal", "full"]
 T = TypeVar("T")
 
 
+def _within(settings: Any, name: str, low: float, high: float) -> None:
+    value = getattr(settings, name)
+    if not low <= value <= high:
+        raise SettingsError(
+            f"expected {name} between {low} and {high}, got {value}", pointer=name, value=value, limit=[low, high]
+        )
+
+
 @dataclass(frozen=True)
 class FactorSettings:
     """One input-dependent factor.
@@ -104,7 +112,6 @@ class TrainingSettings:
         epochs: passes over the training set at most.
         patience: epochs without a better dev error after which training stops; 0 never stops early.
         schedule: what the step does over the epochs: stay, or fall to zero along a line or a half cosine.
-        average: share of epochs at the end whose weights are averaged (0: the best epoch's weights as they are).
         clip: largest norm of the gradient (0: no limit).
         seed: of weights, order and dropout.
     """
@@ -118,7 +125,6 @@ class TrainingSettings:
     epochs: int = 15
     patience: int = 5
     schedule: Literal["constant", "linear", "cosine"] = "linear"
-    average: float = 0.0
     clip: float = 0.0
     seed: int = 1
 
@@ -127,7 +133,6 @@ class TrainingSettings:
         _within(self, "ngram_rate", 0.0, 1e4)
         for name in ("l2", "ngram_l2", "clip"):
             _within(self, name, 0.0, 1e6)
-        _within(self, "average", 0.0, 1.0)
         for name, low, high in (("batch", 1, 100_000), ("epochs", 1, 100_000), ("patience", 0, 100_000), ("seed", 0, 2**31)):
             _within(self, name, low, high)
 
@@ -211,11 +216,3 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
         return str(value)
     except (ValueError, TypeError, KeyError):
         raise SettingsError(f"expected {where} to be of type {hint.__name__}, got {value!r}", pointer=where, value=value) from None
-
-
-def _within(settings: Any, name: str, low: float, high: float) -> None:
-    value = getattr(settings, name)
-    if not low <= value <= high:
-        raise SettingsError(
-            f"expected {name} between {low} and {high}, got {value}", pointer=name, value=value, limit=[low, high]
-        )
