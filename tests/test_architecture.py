@@ -70,7 +70,7 @@ def public(path: Path) -> Iterator[tuple[int, str, bool]]:
 
 
 def speaks(node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """A docstring; or a route's description in its decorator; or an error's place in its module's drawing of the tree."""
+    """A docstring; or a route's description in its decorator; or an error's place in the drawing of the tree."""
     described = any(
         k.arg in ("description", "summary") for d in node.decorator_list if isinstance(d, ast.Call) for k in d.keywords
     )

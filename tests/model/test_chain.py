@@ -1,0 +1,310 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from model import chain
+from model.chain import Potentials
+from model.packing import Packing
+from tests.model.chains import TABLES, Case, cases, make
+
+quick = settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
+
+ORDER_1 = [set(), {"bigram"}, {"edge"}, {"bigram", "edge"}]
+ORDER_2 = [{"trigram"}, {"bigram", "trigram"}, {"hyperedge"}, {"edge", "trigram"}, set(TABLES)]
+
+
+def close(found: torch.Tensor | np.ndarray, expected: object, tolerance: float = 1e-8) -> None:
+    np.testing.assert_allclose(np.asarray(found), np.asarray(expected), rtol=1e-11, atol=tolerance)
+
+
+def leaves(case: Case) -> tuple[Potentials, list[torch.Tensor]]:
+    """The potentials with gradients asked for, and those that are there."""
+    p = Potentials(case.potentials.packing, *(x if x is None else x.clone().requires_grad_() for x in tensors(case)))
+    return p, [x for x in p.tensors() if x is not None]
+
+
+def tensors(case: Case) -> tuple[torch.Tensor | None, ...]:
+    return case.potentials.tensors()
+
+
+# ------------------------------------------------------------------------------------------------ against enumeration
+
+
+@quick
+@given(cases())
+def test_log_z_and_every_marginal(case: Case) -> None:
+    found = chain.marginals(case.potentials, pairs=True, triples=True)
+    close(chain.log_partition(case.potentials), found.log_z)
+    for b in range(len(case.lengths)):
+        oracle, rows = case.oracle(b), case.rows(b)
+        close(found.log_z[b], oracle.log_z)
+        close(found.unary[rows], oracle.marginals())
+        assert found.pair is not None
+        close(found.pair[rows[1:]], oracle.marginals(2))
+        close(found.pair[rows[:1]], 0.0)
+        if case.potentials.order == 2:
+            assert found.triple is not None
+            close(found.triple[rows[2:]], oracle.marginals(3))
+            close(found.triple[rows[:2]], 0.0)
+
+
+@quick
+@given(cases(), st.integers(0, 99))
+def test_the_gradient_is_the_expected_count_also_when_sequences_weigh_differently(case: Case, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    for weight in (np.ones(len(case.lengths)), random.uniform(-1, 1, len(case.lengths))):
+        p, asked = leaves(case)
+        (chain.log_partition(p) * torch.tensor(weight)).sum().backward()
+        expected = [torch.zeros_like(x) for x in asked]
+        names = [name for name in ("unary", *TABLES) if getattr(p, name) is not None]
+        by_name = dict(zip(names, expected, strict=True))
+        for b in range(len(case.lengths)):
+            oracle, rows = case.oracle(b), case.rows(b)
+            for n, shared, local in ((1, None, "unary"), (2, "bigram", "edge"), (3, "trigram", "hyperedge")):
+                marginal = torch.tensor(weight[b] * oracle.marginals(n))
+                if shared in by_name:
+                    by_name[shared] += marginal.sum(0)
+                if local in by_name and len(rows) >= n:
+                    by_name[local][rows[n - 1 :]] += marginal
+        for x, e in zip(asked, expected, strict=True):
+            assert x.grad is not None
+            close(x.grad, e)
+
+
+@quick
+@given(cases(), st.integers(1, 12))
+def test_the_k_best_are_the_k_best_enumerated(case: Case, k: int) -> None:
+    labels, scores = chain.k_best(case.potentials, k)
+    for b in range(len(case.lengths)):
+        oracle, rows = case.oracle(b), case.rows(b)
+        expected = oracle.k_best(k)
+        close(scores[: len(expected), b], [score for _, score in expected])
+        assert torch.isneginf(scores[len(expected) :, b]).all()
+        paths = [tuple(p) for p in labels[: len(expected)][:, rows].tolist()]
+        assert len(set(paths)) == len(paths)
+        close([oracle.score(p) for p in paths], scores[: len(expected), b])
+
+
+@quick
+@given(cases())
+def test_viterbis_score_is_the_best_enumerated_score(case: Case) -> None:
+    labels, scores = chain.viterbi(case.potentials)
+    for b in range(len(case.lengths)):
+        oracle = case.oracle(b)
+        close(scores[b], oracle.best()[1])
+        close(oracle.score(labels[case.rows(b)].tolist()), oracle.best()[1])
+
+
+@quick
+@given(cases(), st.integers(0, 99))
+def test_scores_likelihoods_and_entropy(case: Case, seed: int) -> None:
+    p = case.potentials
+    labels = torch.from_numpy(np.random.default_rng(seed).integers(0, p.labels, p.packing.rows))
+    score, likelihood, entropy = chain.log_score(p, labels), chain.log_likelihood(p, labels), chain.entropy(p)
+    for b in range(len(case.lengths)):
+        oracle, path = case.oracle(b), labels[case.rows(b)].tolist()
+        close(score[b], oracle.score(path))
+        close(likelihood[b], oracle.log_probability(path))
+        close(entropy[b], oracle.entropy(), 1e-7)
+
+
+@quick
+@given(cases())
+def test_a_sequence_in_a_batch_is_what_it_is_alone(case: Case) -> None:
+    together = chain.marginals(case.potentials, pairs=True)
+    for b in range(len(case.lengths)):
+        alone = chain.marginals(case.alone(b), pairs=True)
+        close(together.log_z[b], alone.log_z[0])
+        close(together.unary[case.rows(b)], alone.unary)
+        assert together.pair is not None
+        assert alone.pair is not None
+        close(together.pair[case.rows(b)], alone.pair)
+
+
+# ---------------------------------------------------------------------------------------------------------- float32
+
+
+@quick
+@given(cases(dtype=torch.float32))
+def test_float32_keeps_its_precision_at_large_potentials(case: Case) -> None:
+    """The oracle sees the same float32 numbers; what may differ is the rounding of sums of numbers of this size."""
+    found = chain.marginals(case.potentials, pairs=True)
+    sizes = [float(x.abs().max()) if x is not None and x.numel() else 0.0 for x in tensors(case)]
+    rounding = 1e-6 * (1 + sum(sizes)) * max(case.lengths)
+    for b in range(len(case.lengths)):
+        oracle, rows = case.oracle(b), case.rows(b)
+        close(found.log_z[b], oracle.log_z, rounding)
+        close(found.unary[rows], oracle.marginals(), rounding)
+        assert found.pair is not None
+        close(found.pair[rows[1:]], oracle.marginals(2), rounding)
+        labels, _ = chain.viterbi(case.potentials)
+        assert oracle.score(labels[rows].tolist()) >= oracle.best()[1] - rounding
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("order", [1, 2])
+def test_n_grams_lift_a_label_whose_own_probability_underflows(dtype: torch.dtype, order: int) -> None:
+    """Label 1 in the middle is hopeless by itself and the best answer with its neighbours: in, through and out."""
+    for lift in (20.0, 30.0, 40.0, 59.0, 100.0, 200.0, 300.0, 640.0):
+        middle, steps = 2, 5
+        unary = torch.zeros(steps, 2, dtype=dtype)
+        unary[:, 1] = -4000.0
+        unary[middle, 1] = -(order + 1) * lift + 5.0
+        table = torch.zeros((2,) * (order + 1), dtype=dtype)
+        for place in range(order + 1):  # n-grams with a single 1, at each place
+            table[tuple(int(n == place) for n in range(order + 1))] = lift
+        case = Case(Potentials(Packing((steps,)), unary, **{"bigram" if order == 1 else "trigram": table}))
+        found = chain.marginals(case.potentials)
+        oracle = case.oracle(0)
+        assert oracle.marginals()[middle, 1] == pytest.approx(0.9933, abs=1e-3)
+        np.testing.assert_allclose(found.unary, oracle.marginals(), atol=2e-3 if dtype == torch.float32 else 1e-8)
+        np.testing.assert_allclose(found.log_z[0], oracle.log_z, atol=2e-3 if dtype == torch.float32 else 1e-8)
+
+
+@pytest.mark.parametrize("tables", ORDER_1 + ORDER_2, ids="-".join)
+def test_unaries_may_be_as_large_as_they_like(tables: set[str]) -> None:
+    case = make([4, 2, 1], 3, tables=tables, size={"unary": 1e5, **dict.fromkeys(TABLES, 10.0)})
+    found = chain.marginals(case.potentials)
+    for b in range(3):
+        close(found.log_z[b], case.oracle(b).log_z, 1e-6)
+        close(found.unary[case.rows(b)], case.oracle(b).marginals())
+
+
+# --------------------------------------------------------------------------------------------------------- gradients
+
+
+@pytest.mark.parametrize("size", [1.0, 8.0])
+@pytest.mark.parametrize("tables", ORDER_1 + ORDER_2, ids="-".join)
+@pytest.mark.parametrize("lengths", [[1], [2, 1], [3, 3, 1], [4, 2]], ids=str)
+def test_gradcheck(lengths: list[int], tables: set[str], size: float) -> None:
+    case = make(lengths, 2, tables=tables, size=size, seed=len(lengths))
+    p, asked = leaves(case)
+    names = [name for name, x in zip(("unary", *TABLES), p.tensors(), strict=True) if x is not None]
+    labels = torch.arange(p.packing.rows) % 2
+
+    def log_likelihood(*given: torch.Tensor) -> torch.Tensor:
+        return chain.log_likelihood(replace(p, **dict(zip(names, given, strict=True))), labels)
+
+    assert torch.autograd.gradcheck(log_likelihood, asked, atol=1e-6)
+
+
+def test_only_what_is_asked_for_gets_a_gradient() -> None:
+    case = make([3, 2], 3, tables=set(TABLES))
+    for name in ("unary", *TABLES):
+        p = replace(case.potentials, **{name: getattr(case.potentials, name).clone().requires_grad_()})
+        chain.log_partition(p).sum().backward()
+        others = [x for n, x in zip(("unary", *TABLES), p.tensors(), strict=True) if n != name]
+        assert all(x is not None and x.grad is None for x in others)
+        full, _ = leaves(case)
+        chain.log_partition(full).sum().backward()
+        close(getattr(p, name).grad, getattr(full, name).grad)
+
+
+@pytest.mark.parametrize("tables", [{"bigram", "edge"}, set(TABLES)], ids="-".join)
+def test_marginals_are_the_gradient_of_log_z(tables: set[str]) -> None:
+    case = make([5, 3, 1], 3, tables=tables, size=20.0, seed=5)
+    p, _ = leaves(case)
+    chain.log_partition(p).sum().backward()
+    found = chain.marginals(case.potentials, pairs=True, triples=True)
+    assert p.unary.grad is not None
+    close(found.unary, p.unary.grad)
+    assert found.pair is not None
+    assert p.edge is not None
+    close(found.pair, p.edge.grad)
+    if p.hyperedge is not None:
+        assert found.triple is not None
+        close(found.triple, p.hyperedge.grad)
+
+
+# -------------------------------------------------------------------------------------------------------- properties
+
+
+@pytest.mark.parametrize("tables", ORDER_1 + ORDER_2, ids="-".join)
+def test_rows_that_are_not_read_may_hold_anything(tables: set[str]) -> None:
+    case = make([3, 2, 1], 2, tables=tables, size=5.0)
+    p = case.potentials
+    clean = chain.marginals(p, pairs=True)
+    first, second = p.packing.offsets[1], p.packing.offsets[2]
+    if p.edge is not None:
+        p.edge[:first] = torch.nan
+    if p.hyperedge is not None:
+        p.hyperedge[:second] = torch.nan
+    found = chain.marginals(p, pairs=True)
+    close(found.log_z, clean.log_z)
+    close(found.unary, clean.unary)
+    labels, scores = chain.viterbi(p)
+    assert torch.isfinite(scores).all()
+    assert torch.isfinite(chain.log_score(p, labels)).all()
+    assert torch.isfinite(chain.entropy(p)).all()
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_a_constant_a_position_moves_log_z_and_nothing_else(order: int) -> None:
+    case = make([4, 3], 3, tables={"bigram"} if order == 1 else {"bigram", "trigram"}, size=30.0)
+    p = case.potentials
+    added = torch.linspace(-200, 300, p.packing.rows, dtype=torch.float64)
+    before, after = chain.marginals(p), chain.marginals(replace(p, unary=p.unary + added[:, None]))
+    close(after.unary, before.unary)
+    expected = [float(added[case.rows(b)].sum()) for b in range(2)]
+    close(after.log_z - before.log_z, expected)
+
+
+def test_without_n_grams_positions_are_independent() -> None:
+    case = make([4, 1], 3, tables=set(), size=10.0)
+    close(chain.marginals(case.potentials).unary, torch.softmax(case.potentials.unary, 1))
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_long_chains_neither_underflow_nor_drift(order: int) -> None:
+    """2000 equal positions: log Z grows by the log of the largest eigenvalue a step."""
+    steps, labels = 2000, 3
+    random = np.random.default_rng(0)
+    table = torch.tensor(random.uniform(-8, 8, (labels, labels)), dtype=torch.float32)
+    unary = torch.full((steps, labels), -50.0)
+    p = Potentials(Packing((steps,)), unary, bigram=table)
+    if order == 2:
+        p = Potentials(Packing((steps,)), unary, trigram=table.expand(labels, labels, labels).contiguous())
+    found = chain.marginals(p)
+    value = np.linalg.eigvals(np.exp(table.double().numpy())).real.max()
+    assert float(found.log_z[0]) == pytest.approx(steps * (np.log(value) - 50.0), rel=1e-4)
+    np.testing.assert_allclose(found.unary.sum(1), 1.0, atol=1e-4)
+
+
+@pytest.mark.parametrize("tables", [{"bigram"}, {"bigram", "edge", "trigram"}], ids=["first", "second"])
+def test_samples_pass_a_chi_square_test(tables: set[str]) -> None:
+    case = make([4, 2, 1], 3, tables=tables, size=1.5, seed=3)
+    drawn = chain.sample(case.potentials, 6000, torch.Generator().manual_seed(0))
+    assert drawn.shape == (6000, case.potentials.packing.rows)
+    for b in range(3):
+        oracle = case.oracle(b)
+        code = drawn[:, case.rows(b)] @ (3 ** torch.arange(case.lengths[b] - 1, -1, -1))
+        counts = np.bincount(code.numpy(), minlength=len(oracle.scores))
+        expected = 6000 * oracle.probabilities
+        rare = expected < 5  # the test's own rule: pool the small cells
+        pooled = np.append(counts[~rare], counts[rare].sum()), np.append(expected[~rare], expected[rare].sum())
+        keep = pooled[1] > 0
+        assert stats.chisquare(pooled[0][keep], pooled[1][keep]).pvalue > 1e-3
+
+
+def test_samples_repeat_with_their_seed() -> None:
+    case = make([4, 2], 3, tables={"bigram", "trigram"})
+    a, b, c = (chain.sample(case.potentials, 20, torch.Generator().manual_seed(s)) for s in (1, 1, 2))
+    assert torch.equal(a, b)
+    assert not torch.equal(a, c)
+
+
+def test_a_temperature_scales_every_table() -> None:
+    case = make([3, 2], 3, tables=set(TABLES), size=3.0)
+    warm = Case(case.potentials.scaled(0.5))
+    found = chain.marginals(warm.potentials)
+    for b in range(2):
+        oracle = case.oracle(b)
+        half = replace(oracle, unary=oracle.unary / 2, bigram=oracle.bigram / 2, trigram=oracle.trigram / 2)
+        close(found.unary[case.rows(b)], half.marginals())
