@@ -6,7 +6,21 @@ format.
 
 from __future__ import annotations
 
-from features.annotation import htk, json, textgrid
+from features.annotation import (
+    audacity,
+    ctm,
+    eaf,
+    htk,
+    json,
+    labelstudio,
+    mlf,
+    par,
+    tabular,
+    textgrid,
+    textgrid_binary,
+    timit,
+    xlabel,
+)
 from features.annotation.base import (
     MAX_BYTES,
     MAX_ENTRIES,
@@ -42,7 +56,19 @@ FORMATS: dict[str, Format] = {
     for f in (
         textgrid.LONG,
         textgrid.SHORT,
+        textgrid_binary.FORMAT,
+        eaf.FORMAT,
         htk.FORMAT,
+        mlf.FORMAT,
+        timit.FORMAT,
+        ctm.FORMAT,
+        xlabel.FORMAT,
+        xlabel.BUCKEYE,
+        par.FORMAT,
+        audacity.FORMAT,
+        tabular.CSV,
+        tabular.TSV,
+        labelstudio.FORMAT,
         json.FORMAT,
     )
 }
@@ -84,7 +110,11 @@ def read(
 
 def sniff(source: Source) -> Format:
     """The format that the content fits best. Raises UnrecognisedAnnotation."""
-    scored = [(f.sniff(source), source.suffix in f.suffixes, f) for f in FORMATS.values()]
+    scored: list[tuple[int, bool, Format]] = []
+    for f in FORMATS.values():
+        scored.append((f.sniff(source), source.suffix in f.suffixes, f))
+        if scored[-1][0] == 3:  # a magic word; nothing further, so that binary data is never taken for text
+            return f
     certainty, _, best = max(scored, key=lambda s: (s[0], s[1]))
     if certainty:
         return best

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from features.annotation.encoding import decode
 from features.errors import AnnotationError, AnnotationSyntaxError, Notice
-from features.segments import Segment
+from features.segments import ROUNDING, Segment
 
 MAX_BYTES = 64 * 2**20
 MAX_ENTRIES = 1_000_000
@@ -31,6 +31,8 @@ POSTERIOR = " posterior"
 SCORE = " score"
 """Appended to a tier's name for the numbers that a format (HTK, CTM) keeps beside its labels."""
 
+_INTEGER = re.compile(r"[0-9]{1,18}")
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _DERIVED = re.compile(rf"(?:{ANSWER}|{POSTERIOR}|{SCORE})(?: \([0-9]+\))?\Z")
 
 
@@ -129,10 +131,7 @@ class Source:
     @property
     def stem(self) -> str | None:
         """The name without folders and suffix."""
-        if not self.name:
-            return None
-        base = self.name.replace("\\", "/").rsplit("/", 1)[-1]
-        return base.rsplit(".", 1)[0] if "." in base[1:] else base
+        return name_stem(self.name) if self.name else None
 
     def lines(self) -> Iterator[tuple[int, str]]:
         """(line number from 1, line without its end) for each line that is not blank."""
@@ -153,7 +152,6 @@ class Format:
     """One annotation format.
 
     `sniff` says how surely the source is of this format: 0 not at all, 1 perhaps, 2 by its grammar, 3 by a magic word.
-    `several` is true where one file may hold many recordings.
     """
 
     name: str
@@ -165,10 +163,85 @@ class Format:
     write: Callable[[Annotation], bytes]
     flat: bool = False
     """True where a file holds one tier only: `write` then takes the answer, else the tier that `choose_tier` picks."""
+    parse_all: Callable[[Source], dict[str, Annotation]] | None = None
+    """Where a file may hold many recordings: all of them, by name without folders and suffix."""
 
     def read(self, data: bytes, *, name: str | None = None) -> Annotation:
         """Parse bytes of this format. Raises AnnotationError, AnnotationSyntaxError."""
         return self.parse(Source(data, name=name))
+
+
+def name_stem(path: str) -> str:
+    """A file's name without folders and suffix."""
+    base = path.replace("\\", "/").rsplit("/", 1)[-1]
+    return base.rsplit(".", 1)[0] if "." in base[1:] else base
+
+
+def pick(source: Source, names: list[str]) -> str:
+    """Which of a file's recordings is meant: the one asked for, the one named as the file, or the only one.
+
+    Raises:
+        AnnotationError: it is not there, or it is not said which is.
+    """
+    asked = source.options.utterance
+    if not names:
+        raise AnnotationError("expected at least one recording in the file, got none")
+    for wanted in (asked, source.stem):
+        if wanted is not None and (found := next((n for n in names if nfc(n) == nfc(wanted)), None)) is not None:
+            return found
+    if asked is None and len(names) == 1:
+        return names[0]
+    listing = ", ".join(shown(n) for n in names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+    wish = f"a recording named {shown(asked)}" if asked else f"to be told which of {len(names)} recordings is meant"
+    raise AnnotationError(f"expected {wish}, got {listing}", pointer="utterance", value=asked)
+
+
+def typical_length(source: Source) -> float | None:
+    """Median of end - start over the first lines of `int int name`; None if a line is otherwise."""
+    lengths = []
+    for line in source.head.split("\n", SNIFFED)[:SNIFFED]:
+        words = line.split(None, 2)
+        if not words or words == ["///"]:
+            continue
+        if len(words) < 2 or not (_INTEGER.fullmatch(words[0]) and _INTEGER.fullmatch(words[1])):
+            return None
+        lengths.append(int(words[1][:18]) - int(words[0][:18]))
+    middle = sorted(lengths)[len(lengths) // 2] if lengths else None
+    return middle if middle is not None and middle >= 0 else None
+
+
+def is_number(text: str) -> bool:
+    return _NUMBER.fullmatch(text) is not None
+
+
+def one_line(label: str | None, *forbidden: str) -> str:
+    """The label for a format that keeps it on one line. Raises AnnotationError if it cannot be kept there."""
+    text = (label or "").strip()
+    for bad in ("\n", "\r", "\t", *forbidden):
+        if bad in text:
+            raise AnnotationError(f"expected labels that this format can hold, got {shown(text)} with {bad!r} in it")
+    return text
+
+
+def gapless(tier: Tier) -> list[Segment]:
+    """The entries from 0 s on, with entries without label in the gaps, for formats that write ends only.
+
+    Raises:
+        AnnotationError: they overlap or are out of order.
+    """
+    out: list[Segment] = []
+    at = 0.0
+    for s in tier.entries:
+        if s.start < at - ROUNDING or s.end < s.start:
+            raise AnnotationError(
+                f"expected intervals one after the other in tier {shown(tier.name)}, "
+                f"got {s.start:g}-{s.end:g} s after {at:g} s"
+            )
+        if s.start > at + ROUNDING:
+            out.append(Segment(at, s.start, ""))
+        out.append(s)
+        at = s.end
+    return out
 
 
 def nfc(text: str) -> str:

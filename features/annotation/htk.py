@@ -10,7 +10,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from features.annotation.base import SCORE, SNIFFED, Annotation, Format, Source, Tier, check_count, number, shown
+from features.annotation.base import (
+    SCORE,
+    Annotation,
+    Format,
+    Source,
+    Tier,
+    check_count,
+    is_number,
+    number,
+    shown,
+    typical_length,
+)
 from features.annotation.tiers import main_tier
 from features.errors import AnnotationSyntaxError, Notice
 from features.segments import Segment
@@ -18,8 +29,6 @@ from features.segments import Segment
 UNIT = 1e7
 """HTK units in a second."""
 
-_INTEGER = re.compile(r"[0-9]+")
-_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _FULL_CONTEXT = re.compile(r"[^\s^]+\^[^\s^]+?-(?P<phone>[^\s]+?)\+[^\s=]+=\S+")
 _STATE = re.compile(r"\[[0-9]+\]$")
 _WORD = re.compile(r""""(?:\\.|[^"\\])*+"(?!\S)|'(?:\\.|[^'\\])*+'(?!\S)|\S+""")
@@ -30,23 +39,14 @@ Row = tuple[float, float, str, str | None, list[tuple[str, str | None]]]
 
 
 def sniff(source: Source) -> int:
-    """2 for lines of `int int name` whose typical length suits 100 ns, 1 where that is open."""
-    lengths = []
-    decimals = False
-    for line in source.head.split("\n", SNIFFED)[:SNIFFED]:
-        words = line.split()
-        if not words or words == ["///"]:
-            continue
-        if len(words) < 3 or not (_NUMBER.fullmatch(words[0]) and _NUMBER.fullmatch(words[1])):
-            return 0
-        if _INTEGER.fullmatch(words[0]) and _INTEGER.fullmatch(words[1]):
-            lengths.append(int(words[1]) - int(words[0]))
-        else:
-            decimals = True
-    if decimals:
-        return 1 if source.suffix in (".lab", ".rec") else 0
-    # A phone of 10 to 500 ms has 100 000 to 5 000 000 of these units, and 80 to 24 000 samples at any usual rate.
-    return 0 if not lengths else 2 if sorted(lengths)[len(lengths) // 2] >= 30_000 else 1
+    """2 for lines of `int int name` whose typical length suits 100 ns, 1 where it does not or times are decimals."""
+    length = typical_length(source)
+    if length is not None:
+        # 10 to 500 ms are 100 000 to 5 000 000 of these units, and 80 to 24 000 samples at usual rates.
+        return 2 if length >= 30_000 and source.suffix not in (".phn", ".wrd") else 1
+    words = next((w for line in source.head.split("\n") if (w := line.split())), [])
+    decimal = len(words) >= 3 and is_number(words[0]) and is_number(words[1])
+    return 1 if decimal and source.suffix in (".lab", ".rec") else 0
 
 
 def parse(source: Source) -> Annotation:
@@ -94,7 +94,7 @@ def _levels(words: list[str]) -> tuple[str, str | None, list[tuple[str, str | No
     """(name, score, further levels) of what stands after the times: names, each perhaps with a score."""
     levels: list[tuple[str, str | None]] = []
     for word in words:
-        if levels and levels[-1][1] is None and _NUMBER.fullmatch(word):
+        if levels and levels[-1][1] is None and is_number(word):
             levels[-1] = (levels[-1][0], word)
         else:
             levels.append((_plain(word), None))
@@ -108,7 +108,11 @@ def _tiers(rows: list[Row], unit: float, mark: str) -> tuple[list[Tier], int]:
     names = [m["phone"] for m in context if m] if reduced else [r[2] for r in rows]
     further = max((len(r[4]) for r in rows), default=0)
     states = further and all(_STATE.search(r[2]) for r in rows)
-    titles = [("states" if states else "phones") + mark, ("phones" if states else "words") + mark]
+    every = sum(bool(r[4]) for r in rows) == len(rows)  # a name on every line is no level above the first
+    titles = [
+        ("states" if states else "phones") + mark,
+        ("phones" if states else "level 2" if every else "words") + mark,
+    ]
     titles += [f"level {k}{mark}" for k in range(3, further + 2)]
     first = Tier(
         titles[0], "interval", [Segment(r[0] / unit, r[1] / unit, n) for r, n in zip(rows, names, strict=True)]
@@ -135,22 +139,34 @@ def _plain(word: str) -> str:
 
 
 def write(annotation: Annotation) -> bytes:
-    """One tier, `start end name [score]`: the answer with its posteriors where there is one. UTF-8."""
+    """One tier; an answer has its posterior as score and the name that was given as second level. UTF-8."""
     return "".join(f"{line}\n" for line in rows(annotation)).encode()
 
 
 def rows(annotation: Annotation) -> list[str]:
     """The lines of one transcription. Times are rounded to 100 ns."""
     tier, numbers = main_tier(annotation)
+    source = annotation.tier(tier.name)
+    given = [s.label for s in source.entries] if source and source.entries is not tier.entries else []
+    if not any(given):
+        given = [None] * len(numbers)
     return [
-        f"{round(s.start * UNIT)} {round(s.end * UNIT)} {_quoted(s.label or '')}" + (f" {n}" if n else "")
-        for s, n in zip(tier.entries, numbers, strict=True)
+        f"{round(s.start * UNIT)} {round(s.end * UNIT)} {_quoted(s.label or '')}"
+        + (f" {n}" if n else "")
+        + (f" {_quoted(g)}" if g else "")
+        for s, n, g in zip(tier.entries, numbers, given, strict=True)
     ]
 
 
 def _quoted(name: str) -> str:
     """As it is where it reads back so, else in quotes with escapes."""
-    if name and name != "///" and name[0] not in "\"'" and not re.search(r"\s|[\x00-\x1f\x7f-\x9f]", name):
+    if (
+        name
+        and name != "///"
+        and name[0] not in "\"'"
+        and not is_number(name)
+        and not re.search(r"\s|[\x00-\x1f\x7f-\x9f]", name)
+    ):
         return name
     escaped = name.replace("\\", "\\\\").replace('"', '\\"')
     return '"' + re.sub(r"[\x00-\x1f\x7f-\x9f]", lambda m: f"\\{ord(m[0]):03o}", escaped) + '"'

@@ -60,7 +60,7 @@ def from_object(value: Any, source: Source | None = None) -> Annotation:
         end = _time(value, ("end", "xmax"), "", default=None)
         tiers = _all_tiers(value)
     else:
-        raise AnnotationSyntaxError(f"expected a JSON object or list, got {_kind(value)}", pointer="")
+        raise AnnotationSyntaxError(f"expected a JSON object or list, got {kind_of(value)}", pointer="")
     check_count(sum(len(t.entries) for t in tiers))
     return source.annotation(tiers, "json", start=start, end=end) if source else Annotation(tiers, "json", start, end)
 
@@ -81,17 +81,19 @@ def _all_tiers(value: dict[str, Any]) -> list[Tier]:
             for i, body in enumerate(given)
         ]
     else:
-        raise AnnotationSyntaxError(f'expected "tiers" as a list, got {_kind(given)}', pointer="tiers")
+        raise AnnotationSyntaxError(f'expected "tiers" as a list, got {kind_of(given)}', pointer="tiers")
     tiers: list[Tier] = []
     for at, name, body in pairs:
         if not isinstance(body, dict):
-            raise AnnotationSyntaxError(f"expected a tier as an object, got {_kind(body)}", pointer=at)
+            raise AnnotationSyntaxError(f"expected a tier as an object, got {kind_of(body)}", pointer=at)
         if not isinstance(name, str):
-            raise AnnotationSyntaxError(f"expected a tier's name as text, got {_kind(name)}", pointer=f"{at}/name")
+            raise AnnotationSyntaxError(f"expected a tier's name as text, got {kind_of(name)}", pointer=f"{at}/name")
         key = next((k for k in _ENTRIES if k in body), None)
         entries = body[key] if key else None
         if not isinstance(entries, list):
-            raise AnnotationSyntaxError(f'expected "entries" as a list, got {_kind(entries)}', pointer=f"{at}/entries")
+            raise AnnotationSyntaxError(
+                f'expected "entries" as a list, got {kind_of(entries)}', pointer=f"{at}/entries"
+            )
         said = str(body.get("kind", body.get("type", body.get("class", "interval")))).casefold()
         kind = "point" if "point" in said or said == "texttier" else "interval"
         tiers += _tier(entries, name, kind, f"{at}/{key}")
@@ -111,17 +113,17 @@ def _tier(entries: list[Any], name: str, kind: str, at: str) -> list[Tier]:
             label = next((entry[k] for k in _LABELS if k in entry), None)
             answers.append((entry.get("given"), entry.get("posterior")))
         elif isinstance(entry, list) and (2 <= len(entry) <= 3):
-            start = _number(entry[0], f"{where}/0")
-            end = start if point else _number(entry[1], f"{where}/1")
+            start = json_number(entry[0], f"{where}/0")
+            end = start if point else json_number(entry[1], f"{where}/1")
             label = entry[1] if point else entry[2] if len(entry) == 3 else None
             answers.append((None, None))
         else:
             raise AnnotationSyntaxError(
-                f"expected a segment with start, end and label, got {_kind(entry)}", pointer=where
+                f"expected a segment with start, end and label, got {kind_of(entry)}", pointer=where
             )
         if label is not None and not isinstance(label, str):
             raise AnnotationSyntaxError(
-                f"expected a label as text or null, got {_kind(label)}", pointer=f"{where}/label"
+                f"expected a label as text or null, got {kind_of(label)}", pointer=f"{where}/label"
             )
         tier.entries.append(Segment(start, end, label))
     if not any(isinstance(p, (int, float)) and not isinstance(p, bool) for _, p in answers):
@@ -149,20 +151,20 @@ def _time(entry: dict[str, Any], keys: tuple[str, ...], at: str, default: Any = 
         if default is not _MISSING:
             return default
         raise AnnotationSyntaxError(f'expected "{keys[0]}", got {_keys(entry)}', pointer=at)
-    return _number(entry[key], f"{at}/{key}" if at else key)
+    return json_number(entry[key], f"{at}/{key}" if at else key)
 
 
-def _number(value: Any, at: str) -> float:
+def json_number(value: Any, at: str) -> float:
     try:
         result = float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else math.nan
     except OverflowError:
         result = math.inf
     if not math.isfinite(result):
-        raise AnnotationSyntaxError(f"expected a time in seconds, got {_kind(value)}", pointer=at)
+        raise AnnotationSyntaxError(f"expected a time in seconds, got {kind_of(value)}", pointer=at)
     return result
 
 
-def _kind(value: Any) -> str:
+def kind_of(value: Any) -> str:
     if value is None:
         return "nothing"
     if isinstance(value, (dict, list)):

@@ -155,11 +155,12 @@ def _free(annotation: Annotation, name: str) -> str:
 def beside(annotation: Annotation, tier: Tier, kind: str) -> Tier | None:
     """The last derived tier (ANSWER, POSTERIOR or SCORE) of `tier` that has the same intervals."""
     pattern = re.compile(re.escape(tier.name + kind) + r"( \([0-9]+\))?")
-    found = [t for t in annotation.tiers if pattern.fullmatch(t.name) and _aligned(t, tier)]
+    found = [t for t in annotation.tiers if pattern.fullmatch(t.name) and aligned(t, tier)]
     return found[-1] if found else None
 
 
-def _aligned(a: Tier, b: Tier) -> bool:
+def aligned(a: Tier, b: Tier) -> bool:
+    """True for tiers with the very same intervals."""
     return len(a.entries) == len(b.entries) and all(
         x.start == y.start and x.end == y.end for x, y in zip(a.entries, b.entries, strict=True)
     )

@@ -1,0 +1,216 @@
+"""Label Studio's JSON: the export of tasks, or its reduced form ("JSON-MIN"), for regions of audio.
+
+Source: the Label Studio documentation, "Export annotations" and "Label Studio JSON format of annotated tasks". A region
+belongs to the control that made it (`from_name`), and each control becomes a tier; regions are kept in the order in
+which they were drawn, so they are sorted. Seconds.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from features.annotation.base import (
+    ANSWER,
+    POSTERIOR,
+    SCORE,
+    Annotation,
+    Format,
+    Source,
+    Tier,
+    check_count,
+    is_derived,
+    is_number,
+    name_stem,
+    pick,
+    shown,
+)
+from features.annotation.json import json_number, kind_of, load
+from features.annotation.tiers import beside
+from features.errors import AnnotationSyntaxError, Notice
+from features.segments import Segment
+
+_CHOICES = ("labels", "text", "choices", "taxonomy", "number", "rating")
+
+Found = list[tuple[str, float, float, str, float | None]]
+"""control, start, end, label, score of each region"""
+
+
+def sniff(source: Source) -> int:
+    head = source.head
+    if head.lstrip()[:1] not in ("{", "["):
+        return 0
+    export = '"annotations"' in head and ('"result"' in head or '"to_name"' in head or '"predictions"' in head)
+    reduced = re.search(r'"(?:labels|channel)"\s*:', head) and '"start"' in head and '"audio"' in head
+    return 3 if export or reduced or '"from_name"' in head else 0
+
+
+def parse(source: Source) -> Annotation:
+    """Read one task of an export.
+
+    Raises:
+        AnnotationSyntaxError: with a pointer.
+        AnnotationError: the task that is meant is not there, or it is not said which is.
+    """
+    tasks = _tasks(source)
+    return _annotation(source, *tasks[pick(source, list(tasks))])
+
+
+def parse_all(source: Source) -> dict[str, Annotation]:
+    """Every task, by the stem of its audio."""
+    return {name: _annotation(source, task, at) for name, (task, at) in _tasks(source).items()}
+
+
+def _tasks(source: Source) -> dict[str, tuple[dict[str, Any], str]]:
+    value = load(source.text)
+    tasks = value if isinstance(value, list) else [value]
+    out: dict[str, tuple[dict[str, Any], str]] = {}
+    for i, task in enumerate(tasks):
+        at = str(i) if isinstance(value, list) else ""
+        if not isinstance(task, dict):
+            raise AnnotationSyntaxError(f"expected a task as an object, got {kind_of(task)}", pointer=at)
+        data = task.get("data", task)
+        audio = next(
+            (
+                data[k]
+                for k in ("audio", "url", "file_upload")
+                if isinstance(data, dict) and isinstance(data.get(k), str)
+            ),
+            None,
+        )
+        # An upload's name gets eight characters and a hyphen in front.
+        name = re.sub(r"^[0-9a-f]{8}-", "", name_stem(audio.split("?", 1)[0])) if audio else f"task {i + 1}"
+        out.setdefault(name, (task, at))
+    return out
+
+
+def _annotation(source: Source, task: dict[str, Any], at: str) -> Annotation:
+    notices = []
+    if "annotations" in task or "predictions" in task or "result" in task:
+        results, where, count = _results(task, at)
+        if count > 1:
+            message = f"{count} people annotated this recording; the first one's regions were taken"
+            notices.append(Notice("annotators-several", message, where, float(count)))
+        found, end = _regions(results, where)
+    else:
+        found, end = _reduced(task, at)
+    check_count(len(found))
+    tiers: list[Tier] = []
+    for control in dict.fromkeys(f[0] for f in found):
+        regions = sorted((f for f in found if f[0] == control), key=lambda f: (f[1], f[2]))
+        tiers.append(Tier(control, "interval", [Segment(a, b, label) for _, a, b, label, _ in regions]))
+        if any(f[4] is not None for f in regions):
+            base = control.removesuffix(ANSWER)
+            name = base + (POSTERIOR if base != control else SCORE)
+            numbers = [Segment(a, b, "" if score is None else f"{score:.4f}") for _, a, b, _, score in regions]
+            tiers.append(Tier(name, "interval", numbers))
+    return source.annotation(tiers, "label-studio", end=end, notices=notices)
+
+
+def _results(task: dict[str, Any], at: str) -> tuple[list[Any], str, int]:
+    """(regions, pointer to them, how many annotators) of the first annotation not cancelled, else a prediction."""
+    for key in ("annotations", "predictions"):
+        given = task.get(key)
+        if given is None:
+            continue
+        if not isinstance(given, list):
+            pointer = f"{at}/{key}".lstrip("/")
+            raise AnnotationSyntaxError(f'expected "{key}" as a list, got {kind_of(given)}', pointer=pointer)
+        live = [(i, a) for i, a in enumerate(given) if isinstance(a, dict) and not a.get("was_cancelled")]
+        for i, body in live:
+            if isinstance(body.get("result"), list) and body["result"]:
+                return body["result"], f"{at}/{key}/{i}/result".lstrip("/"), len(live)
+    result = task.get("result")
+    return (result, f"{at}/result".lstrip("/"), 1) if isinstance(result, list) else ([], at, 1)
+
+
+def _regions(results: list[Any], where: str) -> tuple[Found, float | None]:
+    found: Found = []
+    end = None
+    for i, region in enumerate(results):
+        pointer = f"{where}/{i}"
+        if not isinstance(region, dict):
+            raise AnnotationSyntaxError(f"expected a region as an object, got {kind_of(region)}", pointer=pointer)
+        value = region.get("value")
+        if not isinstance(value, dict) or "start" not in value:
+            continue  # a choice for the whole recording, or a relation between regions
+        start = json_number(value["start"], f"{pointer}/value/start")
+        stop = json_number(value.get("end"), f"{pointer}/value/end")
+        length = region.get("original_length")
+        if isinstance(length, (int, float)) and not isinstance(length, bool) and 0 < length < 1e9:
+            end = float(length)
+        score = region.get("score")
+        score = (
+            float(score)
+            if isinstance(score, (int, float)) and not isinstance(score, bool) and abs(score) < 1e9
+            else None
+        )
+        control = region.get("from_name")
+        found.append((control if isinstance(control, str) else "labels", start, stop, _label(value), score))
+    return found, end
+
+
+def _reduced(task: dict[str, Any], at: str) -> tuple[Found, float | None]:
+    """The form without annotators: each control's name holds its regions."""
+    found: Found = []
+    for control, regions in task.items():
+        if not isinstance(regions, list):
+            continue
+        for i, value in enumerate(regions):
+            if isinstance(value, dict) and "start" in value:
+                pointer = f"{at}/{control}/{i}".lstrip("/")
+                start = json_number(value["start"], f"{pointer}/start")
+                found.append((control, start, json_number(value.get("end"), f"{pointer}/end"), _label(value), None))
+    return found, None
+
+
+def _label(value: dict[str, Any]) -> str:
+    said = next((value[k] for k in _CHOICES if value.get(k) is not None), "")
+    if isinstance(said, list):
+        return ", ".join(str(s) for s in said[:20] if isinstance(s, (str, int, float)))
+    return said if isinstance(said, str) else shown(str(said)[:40]) if isinstance(said, dict) else str(said)
+
+
+def write(annotation: Annotation) -> bytes:
+    """One task with every tier; an answer's posteriors are its regions' scores. UTF-8."""
+    _, end = annotation.extent
+    results = []
+    for k, tier in enumerate(annotation.tiers, 1):
+        numbers = None
+        if tier.name.endswith(ANSWER):
+            base = Tier(tier.name.removesuffix(ANSWER), "interval", tier.entries)
+            numbers = beside(annotation, base, POSTERIOR)
+        elif not is_derived(tier.name):
+            numbers = beside(annotation, tier, SCORE)
+        elif _folded(annotation, tier):
+            continue
+        for i, s in enumerate(tier.entries):
+            region: dict[str, Any] = {
+                "id": f"r{k}-{i + 1}",
+                "from_name": tier.name,
+                "to_name": "audio",
+                "type": "labels",
+                "original_length": end,
+                "value": {"start": s.start, "end": s.end, "channel": 0, "labels": [s.label] if s.label else []},
+            }
+            score = numbers.entries[i].label if numbers else None
+            if score and is_number(score):
+                region["score"] = float(score)
+            results.append(region)
+    task = {"data": {"audio": ""}, "annotations": [{"result": results}]}
+    return (json.dumps([task], ensure_ascii=False, indent=1) + "\n").encode()
+
+
+def _folded(annotation: Annotation, tier: Tier) -> bool:
+    """True for a tier of numbers that stand as scores at another tier's regions."""
+    for kind, of in ((POSTERIOR, ANSWER), (SCORE, "")):
+        base = tier.name.removesuffix(kind)
+        if base != tier.name and (owner := annotation.tier(base + of)) is not None:
+            return beside(annotation, Tier(base, "interval", owner.entries), kind) is tier
+    return False
+
+
+FORMAT = Format(
+    "label-studio", "Label Studio JSON", (".json",), "application/json", sniff, parse, write, parse_all=parse_all
+)

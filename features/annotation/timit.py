@@ -1,0 +1,62 @@
+"""TIMIT's `.PHN` and `.WRD`: `start end name`, times in samples.
+
+Source: TIMIT's own `readme.doc`. The files do not name the rate; it is the recording's, 16000 Hz in TIMIT.
+"""
+
+from __future__ import annotations
+
+from features.annotation.base import (
+    Annotation,
+    Format,
+    Source,
+    Tier,
+    check_count,
+    number,
+    one_line,
+    shown,
+    typical_length,
+)
+from features.annotation.tiers import main_tier
+from features.errors import AnnotationSyntaxError, Notice
+from features.segments import Segment
+
+RATE = 16000
+"""Samples a second where nobody says."""
+
+_OWN = (".phn", ".wrd")
+
+
+def sniff(source: Source) -> int:
+    """2 by its suffix, or where the typical length suits samples; 1 where the lines fit and the lengths do not."""
+    length = typical_length(source)
+    if length is None:
+        return 0
+    return 2 if source.suffix in _OWN or length < 30_000 else 1
+
+
+def parse(source: Source) -> Annotation:
+    """Read samples at `source.options.rate`, else 16000 Hz and a Notice. Raises AnnotationSyntaxError with the line."""
+    rate = source.options.rate or RATE
+    tier = Tier("words" if source.suffix == ".wrd" else "phones", "interval")
+    for at, line in source.lines():
+        words = line.split(None, 2)
+        if len(words) < 2:
+            raise AnnotationSyntaxError(f"expected a start, an end and a name, got {shown(line.strip())}", line=at)
+        start, end = number(words[0], at, "a start in samples"), number(words[1], at, "an end in samples")
+        tier.entries.append(Segment(start / rate, end / rate, words[2].rstrip() if len(words) == 3 else ""))
+        check_count(len(tier.entries), at)
+    notices = []
+    if source.options.rate is None:
+        message = f"times are in samples, and the file does not name their rate; taken as {RATE} Hz"
+        notices.append(Notice("rate-assumed", message, None, float(RATE)))
+    return source.annotation([tier], "timit", notices=notices)
+
+
+def write(annotation: Annotation) -> bytes:
+    """One tier, the answer where there is one, in samples at 16000 Hz. UTF-8."""
+    tier, _ = main_tier(annotation)
+    lines = [f"{round(s.start * RATE)} {round(s.end * RATE)} {one_line(s.label)}".rstrip() for s in tier.entries]
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
+FORMAT = Format("timit", "TIMIT .PHN", _OWN, "text/plain", sniff, parse, write, flat=True)
