@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -12,8 +13,8 @@ from model.packing import Packing
 from model.settings import FactorSettings, ModelSettings
 
 
-class ConditionalRandomField(nn.Module):
-    """p(y | x) of Eq. pcrf, with any number of factors over windows of m segments and n labels.
+class FactorModel(nn.Module):
+    """Input-dependent factors whose log-potentials add up: what both chains stand on.
 
     Args:
         settings: the factors and which n-gram weights there are.
@@ -22,9 +23,13 @@ class ConditionalRandomField(nn.Module):
         bigrams: [P, 2] seen in training; needed by sparse bigram weights and factors over two labels.
         trigrams: [Q, 3] likewise.
 
-    Shape:
-        x [N, D], normalised, rows packed as `packing` says.
+    Attributes:
+        decoding: whether the answer is each segment's most probable label or the most probable sequence; it is what the
+            error on a dev set counts.
+        noise: generator of the dropout.
     """
+
+    decoding: Literal["posterior", "viterbi"] = "posterior"
 
     def __init__(
         self, settings: ModelSettings, features: int, labels: int, *, bigrams: Tensor | None = None, trigrams: Tensor | None = None
@@ -38,14 +43,7 @@ class ConditionalRandomField(nn.Module):
             factors.build(f, f.segments * features, outputs[f.labels]) for f in settings.factors if outputs[f.labels]
         )
         self.factor_settings = [f for f in settings.factors if outputs[f.labels]]
-        self.bigram_weight = self._table(settings.bigram, 2, len(self.bigrams))  # type: ignore[arg-type]
-        self.trigram_weight = self._table(settings.trigram, 3, len(self.trigrams))  # type: ignore[arg-type]
         self.noise: torch.Generator | None = None
-
-    def _table(self, kind: str, n: int, seen: int) -> nn.Parameter | None:
-        if kind == "none":
-            return None
-        return nn.Parameter(torch.zeros((self.labels,) * n if kind == "dense" else seen))
 
     def reset(self, generator: torch.Generator | None = None) -> None:
         """Draw the factors' weights; n-gram weights start from zero."""
@@ -56,14 +54,14 @@ class ConditionalRandomField(nn.Module):
 
     def ngram_parameters(self) -> list[nn.Parameter]:
         """The input-independent weights, which want a step and a penalty of their own."""
-        return [w for w in (self.bigram_weight, self.trigram_weight) if w is not None]
+        raise NotImplementedError
 
     def factor_parameters(self) -> list[nn.Parameter]:
         """Every other weight."""
         return list(self.factors.parameters())
 
-    def potentials(self, x: Tensor, packing: Packing) -> chain.Potentials:
-        """Log-potentials of the batch."""
+    def scores(self, x: Tensor, packing: Packing) -> dict[int, Tensor]:
+        """The sum of the factors over n labels, by n: [N, Y], or [N, P] for the n-grams of the inventory."""
         scores: dict[int, Tensor] = {}
         windows: dict[int, Tensor] = {}
         for settings, factor in zip(self.factor_settings, self.factors, strict=True):
@@ -72,6 +70,41 @@ class ConditionalRandomField(nn.Module):
             value = factor(self._drop(windows[settings.segments], settings))
             n = settings.labels
             scores[n] = value if n not in scores else scores[n] + value
+        return scores
+
+    def _drop(self, x: Tensor, settings: FactorSettings) -> Tensor:
+        if not (self.training and settings.dropout):
+            return x
+        keep = torch.rand(x.shape, generator=self.noise, device=x.device) >= settings.dropout
+        return x * keep / (1.0 - settings.dropout)
+
+
+class ConditionalRandomField(FactorModel):
+    """p(y | x) of Eq. pcrf, with any number of factors over windows of m segments and n labels.
+
+    Shape:
+        x [N, D], normalised, rows packed as `packing` says.
+    """
+
+    def __init__(
+        self, settings: ModelSettings, features: int, labels: int, *, bigrams: Tensor | None = None, trigrams: Tensor | None = None
+    ) -> None:  # fmt: skip
+        super().__init__(settings, features, labels, bigrams=bigrams, trigrams=trigrams)
+        self.bigram_weight = self._table(settings.bigram, 2, len(self.bigrams))  # type: ignore[arg-type]
+        self.trigram_weight = self._table(settings.trigram, 3, len(self.trigrams))  # type: ignore[arg-type]
+
+    def _table(self, kind: str, n: int, seen: int) -> nn.Parameter | None:
+        if kind == "none":
+            return None
+        return nn.Parameter(torch.zeros((self.labels,) * n if kind == "dense" else seen))
+
+    def ngram_parameters(self) -> list[nn.Parameter]:
+        """The input-independent weights, which want a step and a penalty of their own."""
+        return [w for w in (self.bigram_weight, self.trigram_weight) if w is not None]
+
+    def potentials(self, x: Tensor, packing: Packing) -> chain.Potentials:
+        """Log-potentials of the batch."""
+        scores = self.scores(x, packing)
         dense = {n: ngrams.to_dense(s, self._inventory(n), self.labels) for n, s in scores.items() if n > 1}
         return chain.Potentials(
             packing,
@@ -89,12 +122,6 @@ class ConditionalRandomField(nn.Module):
         if weight is None or weight.dim() == n:
             return weight
         return ngrams.to_dense(weight, self._inventory(n), self.labels)
-
-    def _drop(self, x: Tensor, settings: FactorSettings) -> Tensor:
-        if not (self.training and settings.dropout):
-            return x
-        keep = torch.rand(x.shape, generator=self.noise, device=x.device) >= settings.dropout
-        return x * keep / (1.0 - settings.dropout)
 
     def loss(self, x: Tensor, labels: Tensor, packing: Packing) -> Tensor:
         """Negative log-likelihood of the labels [N], a mean over segments, so that long utterances count as they should."""

@@ -25,13 +25,15 @@ from features.mfcc import FeatureSettings
 from features.pooling import FEATURE_NAMES, extract
 from features.segments import Segment, Utterance
 from model import modelfile, ngrams
-from model.crf import ConditionalRandomField
+from model.crf import ConditionalRandomField, FactorModel
 from model.data import Dataset, Featurised, Normaliser, dataset, featurise, hold_out
+from model.memm import MaximumEntropyMarkovModel
 from model.packing import Packing, sort_by_length
 from model.settings import ModelSettings, Preset, TrainingSettings, from_dict, preset, to_dict
 from model.training import History, Progress, fit_temperature, train
 
 Decoding = Literal["posterior", "viterbi"]
+CHAINS: dict[str, type[FactorModel]] = {"crf": ConditionalRandomField, "memm": MaximumEntropyMarkovModel}
 MAX_LABELS = 400
 """Labels that a model may tell apart: a second-order chain keeps a number for each triple of them."""
 
@@ -362,7 +364,7 @@ class PhoneLabeler:
 def build_network(settings: ModelSettings, features: int, labels: Sequence[str], data: Dataset | None) -> nn.Module:
     """The chain that `settings` describe, with the n-gram inventory of `data`."""
     sequences = [] if data is None else [data.labels_of(n) for n in range(len(data))]
-    return ConditionalRandomField(
+    return CHAINS[settings.chain](
         settings, features, len(labels), bigrams=ngrams.seen(sequences, 2), trigrams=ngrams.seen(sequences, 3)
     )
 
@@ -381,7 +383,7 @@ def _network(labeler: PhoneLabeler, tensors: Mapping[str, Tensor]) -> nn.Module:
         table = weights[name]
         if table.dim() != 2 or table.shape[1] != n or (len(table) and not (0 <= int(table.min()) <= int(table.max()) < y)):
             raise ValueError(f"{name} of shape {tuple(table.shape)}, or with labels outside 0..{y - 1}")
-    network = ConditionalRandomField(
+    network = CHAINS[labeler.model.chain](
         labeler.model, len(FEATURE_NAMES), y, bigrams=weights["bigrams"], trigrams=weights["trigrams"]
     )
     network.load_state_dict(weights)

@@ -75,6 +75,8 @@ class ModelSettings:
         factors: the input-dependent factors; their log-potentials add up.
         bigram, trigram: input-independent label n-gram weights: none, one for each possible n-gram, or for each seen one.
         history: previous labels that the MEMM sees, M - 1 in the paper; unused by the CRF.
+        history_dropout: share of those labels that training hides, so that the MEMM does not lean on labels which, when it is
+            used, may be wrong.
         speaker_normalised: features are normalised over each speaker's recordings instead of over the training set.
     """
 
@@ -83,10 +85,12 @@ class ModelSettings:
     bigram: Literal["none", "dense", "sparse"] = "dense"
     trigram: Literal["none", "dense", "sparse"] = "none"
     history: int = 1
+    history_dropout: float = 0.0
     speaker_normalised: bool = False
 
     def __post_init__(self) -> None:
         _within(self, "history", 0, 16)
+        _within(self, "history_dropout", 0.0, 0.95)
         if not self.factors:
             raise SettingsError("expected at least one factor, got none", pointer="factors")
         if not any(f.labels == 1 for f in self.factors):
@@ -112,6 +116,7 @@ class TrainingSettings:
         epochs: passes over the training set at most.
         patience: epochs without a better dev error after which training stops; 0 never stops early.
         schedule: what the step does over the epochs: stay, or fall to zero along a line or a half cosine.
+        keep: the weights the run ends with: those of the epoch that was best on the dev set, or the last one's.
         clip: largest norm of the gradient (0: no limit).
         seed: of weights, order and dropout.
     """
@@ -125,6 +130,7 @@ class TrainingSettings:
     epochs: int = 15
     patience: int = 5
     schedule: Literal["constant", "linear", "cosine"] = "linear"
+    keep: Literal["best", "last"] = "best"
     clip: float = 0.0
     seed: int = 1
 

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import torch
@@ -33,9 +33,11 @@ class SequenceModel(Protocol):
     """What the loop needs of a model; both chains have it."""
 
     noise: torch.Generator | None
+    decoding: Literal["posterior", "viterbi"]
 
     def loss(self, x: Tensor, labels: Tensor, packing: Packing) -> Tensor: ...
     def posteriors(self, x: Tensor, packing: Packing, *, temperature: float = 1.0) -> Tensor: ...
+    def decode(self, x: Tensor, packing: Packing) -> Tensor: ...
     def factor_parameters(self) -> list[nn.Parameter]: ...
     def ngram_parameters(self) -> list[nn.Parameter]: ...
 
@@ -73,7 +75,7 @@ def train(
     run_dir: Path | None = None,
     fingerprint: str = "",
 ) -> History:
-    """Fit `model` (a SequenceModel) in place; it ends with the weights of the epoch that was best on `dev`.
+    """Fit `model` (a SequenceModel) in place; it ends with the weights of the epoch that was best on `dev`, or of the last.
 
     Args:
         stop: asked before every batch; True ends the run with what the finished epochs gave.
@@ -136,21 +138,26 @@ def train(
             _checkpoint(run_dir / CHECKPOINT, identity, model, optimizer, history, best)
         if progress is not None:
             progress(Progress("epoch", epoch, settings.epochs, "epochs", "", row))
-    model.load_state_dict(best)
+    if settings.keep == "best":
+        model.load_state_dict(best)
     model.eval()
     history.stopped = history.stopped or ("patience" if len(history.epochs) < settings.epochs else "epochs")
     return history
 
 
 def dev_error(model: nn.Module, dev: Dataset, *, batch: int = 64) -> tuple[float, float]:
-    """(share of segments whose most probable label is wrong, mean negative log posterior of the right one)."""
+    """(share of segments that are answered wrong, mean negative log posterior of the right label).
+
+    The answer is what the model's `decoding` says: the label most probable by itself, or that of the most probable sequence.
+    """
     model.eval()
     wrong, nll = 0, 0.0
     device = next(model.parameters()).device
     with torch.no_grad():
         for b in dev.batches(batch, device=device):
             posterior = model.posteriors(b.x, b.packing)  # type: ignore[operator]
-            wrong += int((posterior.argmax(1) != b.y).sum())
+            answer = posterior.argmax(1) if model.decoding == "posterior" else model.decode(b.x, b.packing)  # type: ignore[operator]
+            wrong += int((answer != b.y).sum())
             nll -= float(posterior.gather(1, b.y[:, None]).clamp_min(1e-30).log().sum())
     return wrong / len(dev.y), nll / len(dev.y)
 
@@ -204,7 +211,7 @@ def _set_rates(optimizer: torch.optim.Optimizer, rates: list[float], settings: T
 
 
 def _finished(history: History, settings: TrainingSettings) -> bool:
-    return bool(settings.patience) and len(history.epochs) - history.best_epoch >= settings.patience
+    return settings.keep == "best" and bool(settings.patience) and len(history.epochs) - history.best_epoch >= settings.patience
 
 
 def _copy(model: nn.Module) -> dict[str, Tensor]:
