@@ -1,0 +1,218 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from model.crf import ConditionalRandomField, window, window_steps
+from model.packing import Packing
+from model.settings import FactorSettings, ModelSettings
+from tests.model.oracle import ChainOracle
+
+D, Y = 2, 3
+BIGRAMS = torch.tensor([[0, 1], [1, 1], [1, 2], [2, 0]])
+TRIGRAMS = torch.tensor([[0, 1, 1], [1, 1, 2], [1, 2, 0], [2, 0, 1]])
+
+KINDS = {
+    "linear": FactorSettings(kind="linear"),
+    "spn": FactorSettings(kind="spn", layers=2, products=2, states=2),
+    "spn-max": FactorSettings(kind="spn", layers=1, products=2, states=2, operator="max"),
+    "gmm-shared": FactorSettings(kind="gaussian", states=2, covariance="shared"),
+    "gmm-diagonal": FactorSettings(kind="gaussian", states=2, covariance="diagonal"),
+    "gmm-full": FactorSettings(kind="gaussian", states=2, covariance="full"),
+    "hidden-units": FactorSettings(kind="hidden-units", units=3),
+    "perceptron": FactorSettings(kind="perceptron", units=3),
+}
+
+
+def model(
+    kind: str = "linear",
+    *,
+    labels: int = 1,
+    segments: int = 1,
+    bigram: str = "dense",
+    trigram: str = "none",
+    seed: int = 0,
+) -> ConditionalRandomField:
+    """A factor over single labels, one over `labels` in a row (if more than one), and n-gram weights, all random."""
+    base = KINDS[kind]
+    factors = [replace(base, segments=segments)]
+    factors += [replace(base, segments=n, labels=n) for n in range(2, labels + 1)]
+    chosen = ModelSettings(factors=tuple(factors), bigram=bigram, trigram=trigram)  # type: ignore[arg-type]
+    crf = ConditionalRandomField(chosen, D, Y, bigrams=BIGRAMS, trigrams=TRIGRAMS).double().eval()
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in crf.parameters():
+            parameter.copy_(torch.randn(parameter.shape, generator=generator, dtype=torch.float64))
+    return crf
+
+
+def batch(lengths: tuple[int, ...], seed: int = 0) -> tuple[torch.Tensor, torch.Tensor, Packing]:
+    packing = Packing(lengths)
+    random = np.random.default_rng(seed)
+    x = torch.from_numpy(random.normal(size=(packing.rows, D)))
+    return x, torch.from_numpy(random.integers(0, Y, packing.rows)), packing
+
+
+def table(crf: ConditionalRandomField, n: int) -> np.ndarray:
+    """The input-independent weights of label n-grams, from their definition."""
+    dense = np.zeros((Y,) * n)
+    weight = crf.bigram_weight if n == 2 else crf.trigram_weight
+    if weight is None:
+        return dense
+    values = weight.detach().numpy()
+    if values.ndim == n:
+        return values.copy()
+    for value, gram in zip(values, BIGRAMS if n == 2 else TRIGRAMS, strict=True):
+        dense[tuple(gram.tolist())] = value
+    return dense
+
+
+def oracle(crf: ConditionalRandomField, x: torch.Tensor) -> ChainOracle:
+    """One sequence [T, D], its potentials put together window by window and n-gram by n-gram."""
+    steps = len(x)
+    tables = {
+        n: np.tile(table(crf, n), (max(steps - n + 1, 0),) + (1,) * n) if n > 1 else np.zeros((steps, Y))
+        for n in (1, 2, 3)
+    }
+    for chosen, factor in zip(crf.settings.factors, crf.factors, strict=True):
+        n, m = chosen.labels, chosen.segments
+        for t in range(n - 1, steps):
+            around = [t - m // 2 + k for k in range(m)]
+            seen = torch.cat([x[s] if 0 <= s < steps else torch.zeros(D, dtype=torch.float64) for s in around])
+            scores = factor(seen[None])[0].detach().numpy()
+            if n == 1:
+                tables[1][t] += scores
+            else:
+                for score, gram in zip(scores, (BIGRAMS if n == 2 else TRIGRAMS).tolist(), strict=True):
+                    tables[n][(t - n + 1, *gram)] += score
+    return ChainOracle(tables[1], tables[2], tables[3])
+
+
+def check(crf: ConditionalRandomField, lengths: tuple[int, ...], seed: int) -> None:
+    """Loss, posteriors and best sequences against enumeration, to 1e-8."""
+    x, y, packing = batch(lengths, seed)
+    loss = crf.loss(x, y, packing)
+    posteriors = crf.posteriors(x, packing)
+    best = crf.decode(x, packing)
+    total = 0.0
+    for b, length in enumerate(lengths):
+        rows = [packing.offsets[t] + b for t in range(length)]
+        truth = oracle(crf, x[rows])
+        total -= truth.log_probability(y[rows].tolist())
+        np.testing.assert_allclose(posteriors[rows].detach(), truth.marginals(), atol=1e-8)
+        assert truth.score(best[rows].tolist()) == pytest.approx(truth.best()[1], abs=1e-8)
+    assert float(loss.detach()) == pytest.approx(total / packing.rows, abs=1e-8)
+
+
+@pytest.mark.parametrize("trigram", ["none", "dense", "sparse"])
+@pytest.mark.parametrize("bigram", ["none", "dense", "sparse"])
+@pytest.mark.parametrize("labels", [1, 2, 3])
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_combination_of_factor_order_and_sparsity(kind: str, labels: int, bigram: str, trigram: str) -> None:
+    check(model(kind, labels=labels, segments=3, bigram=bigram, trigram=trigram), (4, 2, 1), seed=labels)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.sampled_from(sorted(KINDS)),
+    st.integers(1, 3),
+    st.integers(1, 5),
+    st.sampled_from(["none", "dense", "sparse"]),
+    st.sampled_from(["none", "dense", "sparse"]),
+    st.lists(st.integers(1, 5), min_size=1, max_size=3).map(lambda n: tuple(sorted(n, reverse=True))),
+    st.integers(0, 2**16),
+)
+def test_drawn_combinations(
+    kind: str, labels: int, segments: int, bigram: str, trigram: str, lengths: tuple[int, ...], seed: int
+) -> None:
+    check(model(kind, labels=labels, segments=segments, bigram=bigram, trigram=trigram, seed=seed), lengths, seed)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("labels", "bigram", "trigram"), [(1, "dense", "none"), (2, "sparse", "sparse"), (3, "dense", "dense")]
+)
+def test_gradcheck_of_the_loss(kind: str, labels: int, bigram: str, trigram: str) -> None:
+    crf = model(kind, labels=labels, bigram=bigram, trigram=trigram)
+    x, y, packing = batch((3, 2, 1))
+    names = [name for name, _ in crf.named_parameters()]
+
+    class Loss(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.crf = crf
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.crf.loss(x, y, packing)
+
+    def loss(*parameters: torch.Tensor) -> torch.Tensor:
+        return torch.func.functional_call(Loss(), {f"crf.{k}": p for k, p in zip(names, parameters, strict=True)}, (x,))
+
+    assert torch.autograd.gradcheck(loss, tuple(crf.parameters()))
+
+
+def test_windows_are_the_segments_around_and_zeros_past_the_edges() -> None:
+    x, _, packing = batch((3, 1))
+    first, second, third = (x[packing.offsets[t]] for t in range(3))
+    zero = torch.zeros(D, dtype=torch.float64)
+    found = window(x, packing, 3)
+    assert torch.equal(found[packing.offsets[0]], torch.cat([zero, first, second]))
+    assert torch.equal(found[packing.offsets[1]], torch.cat([first, second, third]))
+    assert torch.equal(found[packing.offsets[2]], torch.cat([second, third, zero]))
+    assert torch.equal(found[1], torch.cat([zero, x[1], zero]))  # the sequence of one
+    assert torch.equal(window(x, packing, 2)[packing.offsets[1]], torch.cat([first, second]))
+    assert [list(window_steps(m)) for m in (1, 2, 3, 4, 5)] == [
+        [0],
+        [-1, 0],
+        [-1, 0, 1],
+        [-2, -1, 0, 1],
+        [-2, -1, 0, 1, 2],
+    ]
+
+
+def test_n_gram_weights_and_factor_weights_are_all_the_weights() -> None:
+    crf = model("spn", labels=2, bigram="dense", trigram="sparse")
+    parts = [*crf.factor_parameters(), *crf.ngram_parameters()]
+    assert len(crf.ngram_parameters()) == 2
+    assert {id(p) for p in parts} == {id(p) for p in crf.parameters()}
+    assert len(parts) == len(list(crf.parameters()))
+
+
+def test_a_temperature_flattens_the_whole_chain() -> None:
+    crf = model("linear", bigram="dense", trigram="dense")
+    x, _, packing = batch((4,))
+    truth = oracle(crf, x)
+    warm = ChainOracle(truth.unary / 2.5, truth.bigram / 2.5, truth.trigram / 2.5)
+    np.testing.assert_allclose(crf.posteriors(x, packing, temperature=2.5).detach(), warm.marginals(), atol=1e-8)
+
+
+def test_dropout_is_for_training_only_and_repeats_with_its_generator() -> None:
+    chosen = ModelSettings(factors=(FactorSettings(kind="linear", dropout=0.5),))
+    crf = ConditionalRandomField(chosen, D, Y).double()
+    with torch.no_grad():
+        for parameter in crf.parameters():
+            parameter.uniform_(-1, 1)
+    x, y, packing = batch((5, 4))
+    crf.eval()
+    assert float(crf.loss(x, y, packing)) == float(crf.loss(x, y, packing))
+    crf.train()
+    losses = []
+    for seed in (1, 1, 2):
+        crf.noise = torch.Generator().manual_seed(seed)
+        losses.append(float(crf.loss(x, y, packing)))
+    assert losses[0] == losses[1] != losses[2]
+
+
+def test_an_empty_inventory_leaves_out_what_needs_one() -> None:
+    chosen = ModelSettings(
+        factors=(FactorSettings(kind="linear"), FactorSettings(kind="linear", segments=2, labels=2)),
+        bigram="sparse",
+        trigram="sparse",
+    )
+    crf = ConditionalRandomField(chosen, D, Y).double()
+    x, _, packing = batch((1, 1))
+    np.testing.assert_allclose(crf.posteriors(x, packing).detach(), np.full((2, Y), 1 / Y))
+    assert len(crf.factors) == 1
