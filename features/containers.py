@@ -1,0 +1,248 @@
+"""What a file is by its first bytes, and what its header promises.
+
+A suffix or a declared type is never asked: both are often wrong. `sniff` knows the containers that a decoder exists
+for; `describe` names what else people send, for the message. `promised` reads the number of samples that a header
+announces, because libsndfile quietly takes a file's end for the end of the sound.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import BinaryIO
+
+HEAD = 4096
+"""Bytes that `sniff` and `describe` look at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """A kind of sound file.
+
+    `av` is the name of FFmpeg's demuxer for it, None if only libsndfile reads it. FFmpeg is never left to guess: among
+    its guesses are playlists, which would have it open other files and addresses.
+    """
+
+    title: str
+    sndfile: bool
+    av: str | None
+
+
+WAV = Container("WAV", True, "wav")
+W64 = Container("Wave64", True, "w64")
+AIFF = Container("AIFF", True, "aiff")
+AU = Container("AU", True, "au")
+CAF = Container("CAF", True, "caf")
+FLAC = Container("FLAC", True, "flac")
+OGG = Container("Ogg", True, "ogg")
+MP3 = Container("MP3", True, "mp3")
+SPHERE = Container("NIST SPHERE", True, None)
+MP4 = Container("MP4", False, "mov")
+MATROSKA = Container("Matroska/WebM", False, "matroska")
+AMR = Container("AMR", False, "amr")
+ADTS = Container("AAC (ADTS)", False, "aac")
+ASF = Container("Windows Media", False, "asf")
+
+_BEGINNINGS = (
+    (b"RF64", WAV),
+    (b"BW64", WAV),
+    (b"riff\x2e\x91\xcf\x11", W64),
+    (b".snd", AU),
+    (b"caff", CAF),
+    (b"fLaC", FLAC),
+    (b"OggS", OGG),
+    (b"NIST_1A\n", SPHERE),
+    (b"\x1aE\xdf\xa3", MATROSKA),
+    (b"#!AMR\n", AMR),
+    (b"#!AMR-WB\n", AMR),
+    (b"0&\xb2u\x8ef\xcf\x11", ASF),
+)
+
+_OTHERS = (
+    (b"PK\x03\x04", "a zip archive (or an Office document)"),
+    (b"PK\x05\x06", "an empty zip archive"),
+    (b"\x1f\x8b", "gzip-compressed data"),
+    (b"BZh", "bzip2-compressed data"),
+    (b"\xfd7zXZ\x00", "xz-compressed data"),
+    (b"7z\xbc\xaf\x27\x1c", "a 7-Zip archive"),
+    (b"Rar!", "a RAR archive"),
+    (b"%PDF", "a PDF document"),
+    (b"\x89PNG", "a PNG image"),
+    (b"\xff\xd8\xff", "a JPEG image"),
+    (b"GIF8", "a GIF image"),
+    (b"SQLite format 3\x00", "an SQLite database"),
+    (b"ajkg", "Shorten-compressed sound without a header"),
+    (b"ooTextFile", "a binary Praat file"),
+    (b"\x80\x04", "a Python pickle"),
+    (b"\x7fELF", "a program"),
+    (b"MThd", "a MIDI file, which holds notes and no sound"),
+    (b"version https://git-lfs", "a Git LFS pointer, not the file it stands for"),
+)
+
+
+def sniff(head: bytes) -> Container | None:
+    """The container that these first bytes (4096, or the whole file) begin; None if none is known."""
+    if head[:4] in (b"RIFF", b"RIFX") and head[8:12] == b"WAVE":
+        return WAV
+    if head[:4] == b"FORM" and head[8:12] in (b"AIFF", b"AIFC"):
+        return AIFF
+    if head[4:8] == b"ftyp" or (head[:1] == b"\x00" and head[4:8] in (b"moov", b"mdat", b"wide", b"free")):
+        return MP4
+    for magic, container in _BEGINNINGS:
+        if head.startswith(magic):
+            return container
+    if head.startswith(b"ID3"):
+        tag = 10 + sum((byte & 0x7F) << shift for byte, shift in zip(head[6:10], (21, 14, 7, 0), strict=False))
+        rest = head[tag:]
+        return (sniff(rest) if rest and not rest.startswith(b"ID3") else None) or MP3
+    if head[:1] == b"\xff" and len(head) > 6 and head[1] & 0xF6 == 0xF0:
+        return ADTS
+    return MP3 if _mpeg_frame(head) is not None else None
+
+
+def describe(head: bytes) -> str:
+    """What unrecognised bytes look like, in a few words for an error message."""
+    for magic, what in _OTHERS:
+        if head.startswith(magic):
+            return what
+    if head[:4] == b"RIFF":
+        return f"a RIFF file of type {head[8:12]!r}, not WAVE"
+    if not head.strip(b"\x00"):
+        return "nothing but zero bytes"
+    for encoding in ("utf-16",) if head[:2] in (b"\xff\xfe", b"\xfe\xff") else ("utf-8",):
+        text = head.decode(encoding, errors="replace")
+        if all(c.isprintable() or c.isspace() for c in text[:-3].lstrip("\ufeff")) and "\ufffd" not in text[:-3]:
+            start = " ".join(text.lstrip("\ufeff").split())[:40]
+            lower = start.lower()
+            if lower.startswith(("<!doctype html", "<html")):
+                return "an HTML page"
+            if lower.startswith("<?xml"):
+                return "an XML document"
+            if "ootextfile" in lower:
+                return "a Praat text file"
+            return f"text that starts {start!r}"
+    return f"bytes that start {head[:8].hex(' ')}"
+
+
+def promised(container: Container, file: BinaryIO) -> int | None:
+    """Samples a channel that the header announces; None if it does not say, or says what streams put there."""
+    try:
+        if container is WAV:
+            return _wav_promise(file)
+        if container is AIFF and (comm := _chunk(file, b"COMM", ">")):
+            file.seek(comm[0] + 2)
+            return int.from_bytes(file.read(4), "big")
+        if container is SPHERE:
+            count = sphere_fields(file).get("sample_count", "")
+            return int(count) if count.isdigit() else None
+    except (struct.error, ValueError):
+        return None
+    return None
+
+
+def is_empty_wav(file: BinaryIO, size: int) -> bool:
+    """Whether a WAV whose data chunk claims no bytes says so truly: nothing follows in it but whole chunks."""
+    data = _chunk(file, b"data", "<")
+    if data is None:
+        return True
+    at, _ = data
+    while at + 8 <= size:
+        file.seek(at)
+        name, length = struct.unpack("<4sI", file.read(8))
+        if not name.isascii() or not name.strip().isalnum():
+            return False
+        at += 8 + length + length % 2
+    return at - 1 <= size <= at + 1
+
+
+def sphere_fields(file: BinaryIO) -> dict[str, str]:
+    """The header of a NIST SPHERE file: a line each, `name -type value`, up to `end_head`."""
+    file.seek(0)
+    fields = {}
+    for line in file.read(1 << 14).decode("latin-1").splitlines()[2:]:
+        if line.strip() == "end_head":
+            break
+        name, _, rest = line.strip().partition(" ")
+        fields[name] = rest.partition(" ")[2].strip()
+    return fields
+
+
+def ogg_ends(file: BinaryIO, size: int) -> bool:
+    """Whether the last page of an Ogg file is whole and marked as the last (RFC 3533, section 6)."""
+    file.seek(max(0, size - (1 << 16) - 300))  # a page has at most 65 307 bytes
+    tail = file.read()
+    at = tail.rfind(b"OggS")
+    if at < 0 or at + 27 > len(tail):
+        return False
+    lacing = tail[at + 27 : at + 27 + tail[at + 26]]
+    return bool(tail[at + 5] & 4) and at + 27 + tail[at + 26] + sum(lacing) <= len(tail)
+
+
+def mp3_is_gapless(file: BinaryIO) -> bool:
+    """Whether an MP3 says how many samples its encoder put before the sound (a LAME tag in its first frame)."""
+    file.seek(0)
+    head = file.read(HEAD)
+    if head.startswith(b"ID3") and len(head) >= 10:
+        file.seek(10 + sum((byte & 0x7F) << shift for byte, shift in zip(head[6:10], (21, 14, 7, 0), strict=True)))
+        head = file.read(HEAD)
+    at = max(head.find(b"Xing", 0, 512), head.find(b"Info", 0, 512))
+    return at >= 0 and head[at + 120 : at + 124] in (b"LAME", b"Lavc", b"Lavf", b"L3.9")
+
+
+def _wav_promise(file: BinaryIO) -> int | None:
+    fmt, data = _chunk(file, b"fmt ", "<"), _chunk(file, b"data", "<")
+    if fmt is None or data is None:
+        return None
+    file.seek(fmt[0])
+    kind, _, _, _, align = struct.unpack("<HHIIH", file.read(14))
+    if kind not in (1, 3, 6, 7, 0xFFFE) or align == 0 or data[1] in (0, 0xFFFFFFFF):
+        return None  # only PCM, float, A-law, mu-law and extensible have one sample a block
+    return data[1] // align
+
+
+def _chunk(file: BinaryIO, name: bytes, order: str) -> tuple[int, int] | None:
+    """Where the first IFF chunk of that name has its content, and how many bytes it claims to be."""
+    at = 12
+    for _ in range(1000):
+        file.seek(at)
+        header = file.read(8)
+        if len(header) < 8:
+            return None
+        found, length = struct.unpack(f"{order}4sI", header)
+        if found == name:
+            return at + 8, length
+        at += 8 + length + length % 2
+    return None
+
+
+def _mpeg_frame(head: bytes) -> int | None:
+    """Where, in the first bytes, an MPEG audio frame (layer II or III) stands that another one follows."""
+    at = head.find(b"\xff")
+    while 0 <= at <= len(head) - 4:
+        length = _mpeg_frame_length(head[at : at + 4])
+        if length and (
+            at + length == len(head) or (at + length + 4 <= len(head) and _mpeg_frame_length(head[at + length :][:4]))
+        ):
+            return at
+        at = head.find(b"\xff", at + 1)
+    return None
+
+
+_KBITS = {  # (MPEG-1?, layer) -> kbit/s by index (ISO 11172-3, 2.4.2.3; ISO 13818-3)
+    (True, 2): (0, 32, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384),
+    (True, 3): (0, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320),
+    (False, 2): (0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160),
+    (False, 3): (0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160),
+}
+
+
+def _mpeg_frame_length(header: bytes) -> int:
+    """Bytes of the frame with that header, 0 if it is none. Layer I is left out: it looks like UTF-16."""
+    word = int.from_bytes(header, "big")
+    version, layer = word >> 19 & 3, 4 - (word >> 17 & 3)
+    bitrate, rate = word >> 12 & 15, word >> 10 & 3
+    if word >> 21 != 0x7FF or version == 1 or layer not in (2, 3) or bitrate in (0, 15) or rate == 3:
+        return 0
+    hertz = (44100, 48000, 32000)[rate] >> {3: 0, 2: 1, 0: 2}[version]
+    slots = 72 if layer == 3 and version != 3 else 144
+    return slots * 1000 * _KBITS[version == 3, layer][bitrate] // hertz + (word >> 9 & 1)
