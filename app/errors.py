@@ -58,3 +58,78 @@ class Overloaded(ServiceError):
 
 class NotReady(Overloaded):
     slug = "not-ready"
+
+
+class DatabaseAway(Overloaded):
+    slug = "database-away"
+
+
+class SchedulerAway(Overloaded):
+    slug = "scheduler-away"
+
+
+class StorageFull(ServiceError):
+    slug = "storage-full"
+
+
+class UnknownCorpus(ServiceError):
+    slug = "corpus-unknown"
+
+
+class CorpusInUse(ServiceError):
+    slug = "corpus-in-use"
+
+
+class PlaceNotAllowed(ServiceError):
+    slug = "corpus-place"
+
+
+class ArchiveError(ServiceError):
+    slug = "archive"
+
+
+class ArchiveTooLarge(ArchiveError):
+    slug = "archive-too-large"
+
+
+class ModelExists(ServiceError):
+    slug = "model-exists"
+
+
+class ModelInUse(ServiceError):
+    slug = "model-in-use"
+
+
+class UnknownJob(ServiceError):
+    slug = "job-unknown"
+
+
+class NoResult(ServiceError):
+    slug = "job-result"
+
+
+class JobStalled(ServiceError):
+    slug = "job-stalled"
+
+
+class KeyReused(ServiceError):
+    """An Idempotency-Key with another body."""
+
+    slug = "idempotency-key"
+
+
+class KeyMissing(ServiceError):
+    slug = "key-missing"
+    headers: Mapping[str, str] = {"WWW-Authenticate": "Bearer"}
+
+
+class KeyForbidden(ServiceError):
+    slug = "key-scope"
+
+
+class UnknownKey(ServiceError):
+    slug = "key-unknown"
+
+
+class WebhookRefused(ServiceError):
+    slug = "webhook"

@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field, ValidationError
+from pydantic import Field, SecretStr, ValidationError, field_validator
+from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from app.wording import expected
@@ -77,6 +78,79 @@ class Settings(BaseSettings):
     torch_threads: int = _setting(
         0, "threads", "Threads inside the one torch worker; 0 takes the cores that the process may use.", ge=0, le=1024
     )
+    data: Path | None = _setting(
+        None,
+        "path",
+        "Folder of everything that the service keeps: database, corpora, models, results; unset takes `phonechain` in "
+        "the user's data folder.",
+    )
+    database: str | None = _setting(
+        None, "URL", "Database, `postgresql://USER:PASSWORD@HOST/NAME`; unset keeps an SQLite file in the data folder."
+    )
+    store: str | None = _setting(
+        None, "URL", "Where corpora, models and results lie, such as `s3://BUCKET/PREFIX`; unset takes the data folder."
+    )
+    migrate: bool = _setting(True, "", "Bring the database up to date at the start; else `phonechain db upgrade` does.")
+    scheduler: str | None = _setting(
+        None, "address", "Dask scheduler, `tcp://HOST:8786`; unset runs jobs in worker processes of the service itself."
+    )
+    workers: int = _setting(
+        0, "processes", "Worker processes of the service itself; 0 takes the cores that it may use.", ge=0, le=1024
+    )
+    worker_memory: str = _setting(
+        "auto", "bytes", "Memory of one of these at which it is restarted, such as `2GiB`; `0` for no limit."
+    )
+    shard_files: int = _setting(64, "utterances", "Utterances in one part of a labelling job.", ge=1, le=10_000)
+    job_stalls: int = _setting(
+        8,
+        "times",
+        "Lost workers or schedulers in a row, nothing finished between, after which a job fails.",
+        ge=1,
+        le=10**6,
+    )
+    max_jobs: int = _setting(1000, "jobs", "Jobs that have not ended; further ones are answered 503.", ge=1, le=10**6)
+    max_upload_bytes: int = _setting(4 * 2**30, "bytes", "Largest uploaded corpus or model file.", ge=1024, le=2**50)
+    max_archive_bytes: int = _setting(
+        16 * 2**30, "bytes", "What an uploaded archive may unpack to, all members together.", ge=1024, le=2**50
+    )
+    max_archive_files: int = _setting(500_000, "files", "Members of an uploaded archive.", ge=1, le=10**8)
+    corpus_roots: str = _setting(
+        "", "paths", "Folders and URLs, with commas between, under which corpora may be registered; unset allows none."
+    )
+    admin_key: SecretStr | None = _setting(
+        None, "key", "API key that may do everything, 16 characters or more. Once it is set, every request needs a key."
+    )
+    webhook_secret: SecretStr | None = _setting(
+        None, "key", "Signs webhooks (`whsec_` and base64, or any text); unset sends them unsigned."
+    )
+    webhook_private: bool = _setting(False, "", "Let webhooks call private and loopback addresses.")
+
+    @field_validator("admin_key")
+    @classmethod
+    def _long_enough(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None and len(value.get_secret_value()) < 16:
+            raise PydanticCustomError("admin_key", "expected a key of at least 16 characters")
+        return value
+
+    @property
+    def folder(self) -> Path:
+        """Where the service keeps everything."""
+        if self.data is not None:
+            return self.data.absolute()
+        return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "phonechain"
+
+    @property
+    def database_url(self) -> str:
+        return self.database or f"sqlite:///{self.folder / 'phonechain.db'}"
+
+    @property
+    def store_url(self) -> str:
+        return self.store or str(self.folder / "blobs")
+
+    @property
+    def roots(self) -> tuple[str, ...]:
+        """Where corpora may be registered."""
+        return tuple(root.strip() for root in self.corpus_roots.split(",") if root.strip())
 
 
 def variable(field: str) -> str:
@@ -113,7 +187,7 @@ def unknown_variables(environ: Mapping[str, str] | None = None) -> list[str]:
     lines = []
     for name in sorted(os.environ if environ is None else environ):
         if name.upper().startswith(PREFIX) and name.upper() not in known | NOT_SETTINGS:
-            near = difflib.get_close_matches(name.upper(), sorted(known), n=1)
+            near = difflib.get_close_matches(name.upper(), sorted(known), n=1, cutoff=0.8)
             lines.append(f"{name} is not a setting" + (f"; did you mean {near[0]}?" if near else ""))
     return lines
 
@@ -127,3 +201,7 @@ def table() -> str:
         default = "" if field.default is None else f"`{field.default}`"
         rows.append(f"| `{variable(name)}` | {default} | {unit} | {field.description} |")
     return "\n".join(rows)
+
+
+if __name__ == "__main__":
+    print(table())

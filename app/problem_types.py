@@ -1,0 +1,293 @@
+"""Every type of problem that the service answers with: a stable slug, its status, its title and a text for people."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemType:
+    """One kind of problem. `text` is for the person who reads its page: what it means and what to do."""
+
+    slug: str
+    status: int
+    title: str
+    text: str
+
+    @property
+    def uri(self) -> str:
+        return f"/problems/{self.slug}"
+
+
+TYPES: dict[str, ProblemType] = {
+    kind.slug: kind
+    for kind in (
+        ProblemType(
+            "audio",
+            422,
+            "The sound cannot be used",
+            "The file was decoded, but what came out cannot be labelled. `detail` says why.",
+        ),
+        ProblemType(
+            "audio-unrecognised",
+            415,
+            "Not a sound file",
+            "No decoder knows these bytes. The content decides, never the name or the declared type: a text file or an "
+            "archive that is called .wav ends here. Send WAV, FLAC, Ogg, MP3 or NIST SPHERE.",
+        ),
+        ProblemType(
+            "audio-empty",
+            422,
+            "No sound in the file",
+            "The file has no bytes, or a header and no samples. Check that the recording was finished and that the "
+            "upload sent the file itself.",
+        ),
+        ProblemType(
+            "audio-truncated",
+            422,
+            "The sound file ends too early",
+            "The container ends before any sound does. Copy or export the file again.",
+        ),
+        ProblemType(
+            "audio-non-finite",
+            422,
+            "The sound has samples that are not numbers",
+            "Floating-point samples hold NaN or infinity; `value` is the first such sample. Export the file again.",
+        ),
+        ProblemType(
+            "audio-too-long",
+            413,
+            "The recording is too long",
+            "The decoded sound is longer than the service takes in one request; `limit` is in seconds. Cut the "
+            "recording, or raise PHONECHAIN_MAX_AUDIO_SECONDS.",
+        ),
+        ProblemType(
+            "audio-channel",
+            422,
+            "No such channel",
+            "`channel` is an index from 0, or `mix` for the mean of all channels.",
+        ),
+        ProblemType(
+            "annotation",
+            422,
+            "The annotation cannot be used",
+            "The annotation file was read, but cannot be used. `detail` says why.",
+        ),
+        ProblemType(
+            "annotation-unrecognised",
+            415,
+            "Not an annotation file",
+            "No annotation format matches. The content decides, the file name only between formats that look alike.",
+        ),
+        ProblemType(
+            "annotation-syntax",
+            422,
+            "The annotation file is broken",
+            "The file breaks the grammar of its format; `line` says where.",
+        ),
+        ProblemType(
+            "annotation-tier",
+            422,
+            "No such tier",
+            "The annotation has no tier of the asked name; `tiers` lists those it has. Leave `tier` out to let the "
+            "service choose.",
+        ),
+        ProblemType(
+            "segments",
+            422,
+            "The segments do not fit",
+            "Segments are reversed, empty, overlapping, out of order or outside the sound. `errors` lists each with "
+            "its index, its value and its limit, in seconds. `fix=true` sorts them and removes overlaps up to 10 ms.",
+        ),
+        ProblemType(
+            "segments-empty", 422, "No segments", "There is nothing to label: the segmentation has no segments."
+        ),
+        ProblemType(
+            "segments-too-many",
+            413,
+            "Too many segments",
+            "There are more segments than the service takes in one request. Split the recording, or raise "
+            "PHONECHAIN_MAX_SEGMENTS.",
+        ),
+        ProblemType(
+            "phone-set", 422, "A label outside its phone set", "A label is not in the phone set that it should be from."
+        ),
+        ProblemType(
+            "corpus", 422, "The corpus cannot be used", "The corpus as a whole cannot be used. `detail` says why."
+        ),
+        ProblemType(
+            "model-file",
+            422,
+            "Not a usable model file",
+            "The file is not a Phonechain model, or it is one of another version. Models are `.safetensors` "
+            "files; pickles are never read.",
+        ),
+        ProblemType(
+            "model-unknown",
+            404,
+            "No such model",
+            "The service has no model of this name. GET /models lists those it has.",
+        ),
+        ProblemType("settings", 422, "A setting outside what it can be", "An option has a value that it cannot have."),
+        ProblemType("training", 422, "The training cannot go on", "The training stopped for the reason in `detail`."),
+        ProblemType(
+            "request-invalid",
+            422,
+            "The request does not follow the interface",
+            "A field or an option is missing, unknown or has a value that it cannot have. `errors` lists every one. "
+            "The interface is described under /docs.",
+        ),
+        ProblemType(
+            "body-malformed",
+            400,
+            "The body cannot be parsed",
+            "The body is not what its Content-Type says: broken JSON or broken multipart.",
+        ),
+        ProblemType(
+            "body-too-large",
+            413,
+            "The body is too large",
+            "The request body is longer than the service reads; `limit` is in bytes. Send a compressed format such as "
+            "FLAC, or raise PHONECHAIN_MAX_BODY_BYTES.",
+        ),
+        ProblemType(
+            "media-type",
+            415,
+            "The body has the wrong media type",
+            "Send multipart/form-data, or application/json. The fields of both are described under /docs.",
+        ),
+        ProblemType(
+            "overloaded",
+            503,
+            "The service is busy",
+            "As many requests wait as the service will hold. Nothing was done; send the same request again after the "
+            "seconds in Retry-After.",
+        ),
+        ProblemType(
+            "not-ready",
+            503,
+            "The service is not ready",
+            "The service is starting or stopping. Try again after Retry-After.",
+        ),
+        ProblemType(
+            "corpus-unknown",
+            404,
+            "No such corpus",
+            "The service has no corpus of this id. GET /corpora lists those it has.",
+        ),
+        ProblemType(
+            "corpus-in-use",
+            409,
+            "The corpus is in use",
+            "A job that has not ended reads this corpus. Cancel the job, or delete the corpus when it has ended.",
+        ),
+        ProblemType(
+            "corpus-place",
+            403,
+            "The place is not allowed",
+            "Folders and URLs of the server can be registered only under the places in PHONECHAIN_CORPUS_ROOTS.",
+        ),
+        ProblemType(
+            "archive",
+            422,
+            "The archive cannot be used",
+            "The archive is no zip or tar file, is damaged, or holds what is never unpacked: absolute paths, `..`, "
+            "links, devices, encrypted members. `value` names the member.",
+        ),
+        ProblemType(
+            "archive-too-large",
+            413,
+            "The archive unpacks to too much",
+            "The archive has more members, or unpacks to more bytes, than the service takes; `limit` says how many. "
+            "Counted while it is read, whatever its headers say.",
+        ),
+        ProblemType(
+            "model-exists",
+            409,
+            "The version is there already",
+            "Versions of a model never change: another file is another version. This one is there already.",
+        ),
+        ProblemType(
+            "model-in-use",
+            409,
+            "The model is in use",
+            "An alias or a job that has not ended needs this version. Point the alias elsewhere, or end the job, "
+            "first.",
+        ),
+        ProblemType(
+            "job-unknown", 404, "No such job", "The service has no job of this id. GET /jobs lists those it has."
+        ),
+        ProblemType(
+            "job-result",
+            409,
+            "The job has no result",
+            "The job has not ended, or it ended without anything that could be fetched. `state` says which.",
+        ),
+        ProblemType(
+            "job-stalled",
+            422,
+            "The job could not get on",
+            "The job's workers died, or its scheduler went, several times in a row before anything was finished.",
+        ),
+        ProblemType(
+            "idempotency-key",
+            422,
+            "The Idempotency-Key was used before",
+            "The same key came with another body. A key stands for one request: take a new one for a new request.",
+        ),
+        ProblemType(
+            "database-away",
+            503,
+            "The database does not answer",
+            "Nothing was done; send the same request again after the seconds in Retry-After. Jobs go on by themselves "
+            "when the database is back.",
+        ),
+        ProblemType(
+            "scheduler-away",
+            503,
+            "The scheduler does not answer",
+            "No worker can be reached, so no job is taken now. Jobs that were taken go on by themselves "
+            "when it is back.",
+        ),
+        ProblemType(
+            "storage-full",
+            507,
+            "No room left",
+            "The disk of the service is full. What was finished is kept. Make room, then send the request again.",
+        ),
+        ProblemType(
+            "key-missing",
+            401,
+            "A key is needed",
+            "Send an API key of this service: `Authorization: Bearer KEY`.",
+        ),
+        ProblemType(
+            "key-scope",
+            403,
+            "The key does not allow this",
+            "The key is good, but not for this: `needed` is the scope that is missing.",
+        ),
+        ProblemType("key-unknown", 404, "No such key", "The service has no API key of this id."),
+        ProblemType(
+            "webhook",
+            422,
+            "The address cannot be called",
+            "A webhook needs an http or https address that does not lead into the service's own network. "
+            "PHONECHAIN_WEBHOOK_PRIVATE allows those as well.",
+        ),
+        ProblemType("not-found", 404, "Nothing at this address", "The address names nothing that the service has."),
+        ProblemType(
+            "method-not-allowed",
+            405,
+            "The address does not take this method",
+            "The header Allow lists the methods that it takes.",
+        ),
+        ProblemType(
+            "internal",
+            500,
+            "The service failed",
+            "A fault of the service, not of the request. The log has it under the request id.",
+        ),
+        ProblemType("http", 400, "The request was refused", "`status` and `detail` say why."),
+    )
+}
