@@ -78,7 +78,7 @@ def _unpack_into(archive: Path, folder: Path, caps: Caps) -> int:
     budget = _Budget(caps)
     seen: dict[str, str] = {}
     for name, handle in _members(archive, budget):
-        place = _place(name)
+        place = inside(name)
         folded = unicodedata.normalize("NFC", place.as_posix()).casefold()
         if folded in seen:
             raise ArchiveError(
@@ -193,7 +193,7 @@ def _read(handle: IO[bytes], name: str) -> bytes:
         ) from None
 
 
-def _place(name: str) -> PurePosixPath:
+def inside(name: str) -> PurePosixPath:
     """The member's path below the target. Raises ArchiveError where it would lead elsewhere."""
     plain = name.replace("\\", "/")
     path = PurePosixPath(plain)

@@ -72,6 +72,7 @@ async def made() -> dict[str, Any]:
 
 
 def main() -> None:
+    """Write the file and say so."""
     examples = asyncio.run(made())
     EXAMPLES.write_text(json.dumps(examples, ensure_ascii=False, indent=1) + "\n", "utf-8")
     print(f"wrote {EXAMPLES.name}: {', '.join(examples)}")

@@ -107,6 +107,7 @@ class Scorer:
             yield
         finally:
             self.taken -= 1
+            self._wake.set()
 
     async def in_pool(self, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Run `work` in the pool of decoding threads."""
@@ -124,7 +125,7 @@ class Scorer:
 
     async def _work(self) -> None:
         loop = asyncio.get_running_loop()
-        while self._waiting or not self._stopping:
+        while self._waiting or self.taken or not self._stopping:
             if not self._waiting:
                 self._wake.clear()
                 await self._wake.wait()

@@ -51,19 +51,21 @@ def load_model(model: str) -> PhoneLabeler:
 
 
 def model_path(model: str) -> Path:
-    """The file of a shipped model's name, or the path itself."""
+    """The path itself where there is such a file, else the file of the shipped model of that name.
+
+    Raises:
+        ModelFileError, SettingsError: neither; the shipped ones are listed.
+    """
+    path = Path(model)
+    if path.is_dir():
+        raise ModelFileError(f"expected a model file, got {model}, which is a folder", value=model)
+    if path.exists():
+        return path
+    if path.name != model or path.suffix:
+        raise ModelFileError(f"expected a model file, got {model}, which is not there", value=model)
     from model import pretrained_path
 
-    if model == DEFAULT:
-        return pretrained_path()
-    path = Path(model)
-    if not path.exists():
-        raise ModelFileError(
-            f"expected a model file, or {DEFAULT} for the shipped model, got {model}, which is not there"
-        )
-    if path.is_dir():
-        raise ModelFileError(f"expected a model file, got {model}, which is a folder")
-    return path
+    return pretrained_path(model)
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -93,7 +95,18 @@ def warn(notices: Iterable[Notice]) -> None:
 
 
 def percent(share: float | None) -> str:
+    """A share as per cent with one decimal; empty for None."""
     return "" if share is None else f"{100 * share:.1f}"
+
+
+def check_output(out: Path | None) -> None:
+    """Before any work is done: can `out` be written? Raises SettingsError."""
+    if out is None:
+        return
+    if out.is_dir():
+        raise SettingsError(f"expected a file to write, got {out}, which is a folder", value=str(out))
+    if not out.parent.is_dir():
+        raise SettingsError(f"expected a folder for {out.name}, got {out.parent}, which is not there", value=str(out))
 
 
 def write_output(data: bytes, out: Path | None) -> None:
@@ -102,8 +115,6 @@ def write_output(data: bytes, out: Path | None) -> None:
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
         return
-    if out.is_dir():
-        raise SettingsError(f"expected a file to write, got {out}, which is a folder", value=str(out))
     partial = out.with_name(out.name + ".part")
     try:
         partial.write_bytes(data)

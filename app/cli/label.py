@@ -43,6 +43,7 @@ def label(
     common.existing_file(segments, "an annotation file")
     options = checked_options(channel=channel, n_best=n_best, decode=decode, fix=fix, tier=tier)
     wanted = _wanted_format(format, out)
+    common.check_output(out)
     labeler = common.load_model(model)
     ready, labelled = label_files(labeler, audio, segments, **options)
     common.warn(ready.notices)
@@ -89,6 +90,8 @@ def _wanted_format(format: str | None, out: Path | None) -> str:
         return format
     if out is None:
         return "table"
+    if out.suffix.lower() == ".json":
+        return "json"
     for name, known_format in FORMATS.items():
         if out.suffix.lower() in known_format.suffixes:
             return name

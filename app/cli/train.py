@@ -107,10 +107,7 @@ def _run_folder(out: Path, run_dir: Path | None, resume: bool) -> Path:
     Raises:
         SettingsError: `resume` without a run to resume, or a run that could be resumed without `resume`.
     """
-    if out.is_dir():
-        raise SettingsError(f"expected a file to write, got {out}, which is a folder")
-    if not out.parent.is_dir():
-        raise SettingsError(f"expected a folder for {out.name}, got {out.parent}, which is not there")
+    common.check_output(out)
     run = run_dir if run_dir is not None else out.with_name(out.name + ".run")
     from model.training import CHECKPOINT
 

@@ -124,6 +124,8 @@ class LabelledSegmentOut(BaseModel):
 
 
 class ModelReference(BaseModel):
+    """Which model answered."""
+
     name: str
     version: str
 

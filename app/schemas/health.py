@@ -6,10 +6,14 @@ from pydantic import BaseModel, Field
 
 
 class Live(BaseModel):
+    """The event loop turns."""
+
     status: str = "alive"
 
 
 class Ready(BaseModel):
+    """Requests are taken."""
+
     status: str = "ready"
     models: list[str] = Field(description="The models that are loaded.")
     requests: int = Field(description="Requests that are decoded, waiting or being labelled.")

@@ -24,4 +24,6 @@ class ModelDetail(ModelSummary):
 
 
 class ModelList(BaseModel):
+    """The models that the service has loaded."""
+
     models: list[ModelSummary]

@@ -1,0 +1,294 @@
+"""The command line: what it prints, and with which exit code it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from app import samples
+from app.cli import app, main
+from features import annotation as notation
+
+ROOT = Path(__file__).parents[2]
+AUDIO, SEGMENTS = str(samples.AUDIO), str(samples.SEGMENTS)
+
+
+def run(*arguments: str, **more: object) -> subprocess.CompletedProcess[str]:
+    """The command line in a process of its own."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "app.cli", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment, **more)  # type: ignore[call-overload, no-any-return]
+
+
+# ---------------------------------------------------------------------------------------------------- as a process
+
+
+def test_help_is_quick_and_loads_nothing_heavy() -> None:
+    code = (
+        "import sys; from app.cli import main; main(['--help']); "
+        "heavy = {'torch', 'librosa', 'numpy', 'scipy', 'fastapi', 'rich', 'pydantic'} & set(sys.modules); "
+        "sys.exit(f'loaded {heavy}' if heavy else 0)"
+    )
+    begun = time.perf_counter()
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=False)
+    assert done.returncode == 0, done.stderr
+    for command in ("label", "train", "evaluate", "models", "demo", "serve"):
+        assert f"\n  {command} " in done.stdout
+    assert time.perf_counter() - begun < 5  # a loaded machine; 0.2 s on an idle one
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["label", "missing.wav", SEGMENTS], "missing.wav"),
+        (["label", str(ROOT), SEGMENTS], "folder"),
+        (["label", AUDIO], "SEGMENTS"),
+        (["nonsense"], "nonsense"),
+    ],
+)
+def test_wrong_use_is_one_line_and_exit_code_2(arguments: list[str], says: str) -> None:
+    done = run(*arguments)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.startswith("phonechain: ")
+    assert done.stderr.count("\n") == 1
+    assert says in done.stderr
+
+
+def test_a_table_goes_through_a_pipe_that_closes() -> None:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    command = f"{sys.executable} -m app.cli label {AUDIO} {SEGMENTS} --format json | head -c 10"
+    done = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {command}"], capture_output=True, text=True, env=environment, check=False
+    )
+    assert done.stdout == '{\n  "model"'
+    assert "Traceback" not in done.stderr
+    assert "BrokenPipe" not in done.stderr
+
+
+def test_ctrl_c_ends_training_and_says_how_to_go_on(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    corpus, out = _corpus(tmp_path), tmp_path / "m.safetensors"
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "app.cli", "train", str(corpus), "--out", str(out)]
+    command += ["--epochs", "100000", "--set", "patience=0"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
+    assert process.stderr is not None
+    lines = []
+    for line in process.stderr:
+        lines.append(line)
+        if line.startswith("epoch 3/"):
+            break
+    process.send_signal(signal.SIGINT)
+    rest = process.communicate(timeout=60)[1]
+    assert process.returncode == 130, "".join(lines) + rest
+    assert "--resume" in rest
+    assert "Traceback" not in rest
+    assert not out.exists()
+    run_folder = tmp_path / "m.safetensors.run"
+    assert run_folder.is_dir()
+    assert main(command[3:]) == 2
+    assert "--resume" in capfd.readouterr().err
+    # The checkpoint is of those settings: other ones do not go on from it.
+    assert main([*command[3:], "--epochs", "5", "--resume"]) == 2
+    assert "checkpoint" in capfd.readouterr().err
+
+
+# ---------------------------------------------------------------------------------------------------- in this process
+
+
+def test_a_table_by_default(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["label", AUDIO, SEGMENTS, "--n-best", "2"]) == 0
+    out, err = capfd.readouterr()
+    rows = [line.split() for line in out.splitlines() if line.strip()]
+    assert rows[0][:4] == ["start", "end", "label", "posterior"]
+    assert len(rows) == 2 + 23
+    assert rows[2][:2] == ["0.000", "0.080"]
+    assert err == "warning: took tier 'phones' (23 intervals), by its name; not 'words'\n"
+
+
+def test_json_is_what_the_service_answers(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["label", AUDIO, SEGMENTS, "--format", "json", "--tier", "phones"]) == 0
+    answer = json.loads(capfd.readouterr().out)
+    assert set(answer) == {"model", "duration", "tier", "segments", "warnings"}
+    assert len(answer["segments"]) == 23
+
+
+@pytest.mark.parametrize("name", ["out.TextGrid", "out.textgrid", "out.json"])
+def test_the_name_of_the_file_chooses_the_format(name: str, tmp_path: Path) -> None:
+    out = tmp_path / name
+    assert main(["label", AUDIO, SEGMENTS, "--out", str(out)]) == 0
+    if name.endswith(".json"):
+        assert "segments" in json.loads(out.read_text("utf-8"))
+    else:
+        read = notation.read(out.read_bytes(), name=name)
+        assert [t.name for t in read.tiers] == ["words", "phones", "phones phonechain", "phones posterior"]
+    assert [p.name for p in tmp_path.iterdir()] == [name]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["label", AUDIO, "none.TextGrid"], "none.TextGrid"),
+        (["label", AUDIO, SEGMENTS, "--format", "pdf"], "textgrid"),
+        (["label", AUDIO, SEGMENTS, "--n-best", "0"], "n-best"),
+        (["label", AUDIO, SEGMENTS, "--out", str(ROOT)], "folder"),
+        (["label", AUDIO, SEGMENTS, "--out", "/nowhere/at/all.TextGrid"], "/nowhere/at"),
+        (["label", AUDIO, SEGMENTS, "--model", "none.safetensors"], "none.safetensors"),
+        (["label", AUDIO, SEGMENTS, "--model", "french"], "default"),
+        (["label", AUDIO, SEGMENTS, "--model", str(ROOT)], "folder"),
+        (["train", "nowhere"], "nowhere"),
+        (["train", AUDIO], "not a folder"),
+        (["train", str(ROOT / "docs"), "--preset", "none"], "spn-lc-crf"),
+        (["train", str(ROOT / "docs"), "--set", "l2"], "KEY=VALUE"),
+        (["train", str(ROOT / "docs"), "--set", "weather=1"], "weather"),
+        (["train", str(ROOT / "docs"), "--set", "model.factors.9.states=1"], "factor"),
+        (["train", str(ROOT / "docs"), "--set", "batch=many"], "many"),
+        (["train", str(ROOT / "docs"), "--out", "/nowhere/at/all.safetensors"], "/nowhere/at"),
+        (["train", str(ROOT / "docs"), "--resume"], "not there"),
+        (["evaluate", "default", "nowhere"], "nowhere"),
+        (["evaluate", "default", str(ROOT / "docs"), "--decode", "guess"], "viterbi"),
+        (["serve", "--port", "99999"], "PHONECHAIN_PORT"),
+        (["serve", "--port", "x"], "port"),
+        (["serve", "--host", "192.0.2.1"], "192.0.2.1"),
+        (["models", "none.safetensors"], "none.safetensors"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
+)
+def test_bad_input_is_one_line(arguments: list[str], says: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments) == 2
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert err.startswith("phonechain: ")
+    assert err.count("\n") == 1
+    assert says in err
+
+
+def test_a_folder_without_a_corpus(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for command in (["train", str(tmp_path)], ["evaluate", "default", str(tmp_path)]):
+        assert main(command) == 2
+        out, err = capfd.readouterr()
+        assert out == ""
+        assert "Traceback" not in err
+        assert err.splitlines()[-1].startswith("phonechain: ")
+
+
+def test_a_bug_is_one_line_unless_debugged(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("two\nlines")
+
+    monkeypatch.setattr("app.cli.common.load_model", broken)
+    assert main(["models"]) == 1
+    err = capfd.readouterr().err
+    assert err == "phonechain: unexpected error, a bug: ZeroDivisionError: two lines (--debug shows where)\n"
+    with pytest.raises(ZeroDivisionError):
+        main(["--debug", "models"])
+
+
+def test_debug_shows_where_bad_input_was_found(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["models", "none.safetensors", "--debug"]) == 2
+    assert "Traceback" in capfd.readouterr().err
+
+
+def test_help_and_version() -> None:
+    runner = CliRunner()
+    assert runner.invoke(app, []).output == runner.invoke(app, ["--help"]).output
+    assert runner.invoke(app, ["--version"]).output.startswith("phonechain ")
+    for command in ("label", "train", "evaluate", "models", "demo", "serve"):
+        result = runner.invoke(app, [command, "--help"])
+        assert result.exit_code == 0
+        assert "Usage" in result.output
+
+
+def test_models_and_cards(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["models"]) == 0
+    assert "default" in capfd.readouterr().out
+    assert main(["models", "default"]) == 0
+    assert "licence" in capfd.readouterr().out
+    assert main(["models", "--json"]) == 0
+    [card] = json.loads(capfd.readouterr().out)
+    assert card["file"] == "default"
+
+
+def test_the_demo_prints_posteriors_and_a_command(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["demo"]) == 0
+    out = capfd.readouterr().out
+    assert samples.TEXT in out
+    assert "posterior" in out
+    assert "curl -F audio=@" in out
+    assert "/classify?n_best=3'" in out
+
+
+# ---------------------------------------------------------------------------------------------------- training
+
+
+def _corpus(folder: Path, utterances: int = 6) -> Path:
+    """A small corpus: the sample under several names, of two speakers."""
+    corpus = folder / "corpus"
+    corpus.mkdir()
+    for number in range(utterances):
+        shutil.copy(samples.AUDIO, corpus / f"u{number}.flac")
+        shutil.copy(samples.SEGMENTS.with_suffix(".lab"), corpus / f"u{number}.lab")
+    rows = [f"u{n}\ts{n % 2}\t{'test' if n == 0 else 'train'}" for n in range(utterances)]
+    (corpus / "utterances.tsv").write_text("utterance\tspeaker\tsplit\n" + "\n".join(rows) + "\n")
+    return corpus
+
+
+def test_train_evaluate_and_use(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    corpus, out = _corpus(tmp_path), tmp_path / "mine.safetensors"
+    (corpus / "u5.flac").write_bytes(b"no sound")
+    options = ["--epochs", "4", "--seed", "3", "--set", "batch=2", "--set", "model.factors.0.dropout=0"]
+    assert main(["train", str(corpus), "--out", str(out), "--licence", "CC0-1.0", *options]) == 0
+    said, progress = capfd.readouterr()
+    assert f"wrote {out}" in said
+    assert [line.split()[1] for line in progress.splitlines() if line.startswith("epoch")] == [
+        "1/4",
+        "2/4",
+        "3/4",
+        "4/4",
+    ]
+    assert "u5" in progress
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["corpus", "mine.safetensors"]
+
+    assert main(["models", str(out), "--json"]) == 0
+    card = json.loads(capfd.readouterr().out)
+    assert (card["name"], card["licence"], card["seed"], card["corpus"]) == ("mine", "CC0-1.0", 3, "corpus")
+    assert card["command"].startswith("phonechain train ")
+
+    assert main(["evaluate", str(out), str(corpus), "--json"]) == 0
+    found = json.loads(capfd.readouterr().out)
+    assert (found["split"], found["segments"]) == ("test", 23)
+    assert found["per"] < 0.5  # it has seen this very recording
+    assert main(["evaluate", str(out), str(corpus), "--split", "train", "--per-phone", "--confusions", "3"]) == 0
+    printed = capfd.readouterr().out
+    assert "errors" in printed
+    assert "recall" in printed
+    assert main(["evaluate", str(out), str(corpus), "--split", "none"]) == 2
+    assert "train" in capfd.readouterr().err
+
+    assert main(["label", AUDIO, SEGMENTS, "--model", str(out), "--format", "json"]) == 0
+    assert json.loads(capfd.readouterr().out)["model"]["version"] == card["version"]
+
+
+def test_a_kept_run_folder_and_the_same_seed_give_the_same_model(tmp_path: Path) -> None:
+    corpus = _corpus(tmp_path, 4)
+    versions = []
+    for name in ("a", "b"):
+        out, run_dir = tmp_path / f"{name}.safetensors", tmp_path / name
+        more = ["--out", str(out), "--run-dir", str(run_dir), "--epochs", "2", "--name", "same"]
+        assert main(["train", str(corpus), *more]) == 0
+        assert any(run_dir.iterdir())
+        from safetensors import safe_open
+
+        with safe_open(out, framework="pt") as stored:
+            versions.append({key: stored.get_tensor(key) for key in stored.keys()})  # noqa: SIM118
+    assert versions[0].keys() == versions[1].keys()
+    assert all((versions[0][key] == versions[1][key]).all() for key in versions[0])

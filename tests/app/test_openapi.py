@@ -1,0 +1,114 @@
+"""The description of the interface is true: its examples are posted and compared."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.examples import comparable
+from app.openapi import CURL, examples
+from app.problems import MEDIA_TYPE, TYPES
+from app.schemas.classify import ClassifyAnswer
+from app.schemas.problems import Problem
+from tests.app.conftest import Client
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def schema(client: Client) -> dict[str, Any]:
+    return dict(client.get("/openapi.json").json())
+
+
+def same(got: Any, known: Any) -> bool:
+    """Equal, with room for the last digits of a posterior: processors round differently."""
+    if isinstance(known, float):
+        return bool(got == pytest.approx(known, abs=2e-3))
+    if isinstance(known, dict):
+        return isinstance(got, dict) and set(got) == set(known) and all(same(got[k], known[k]) for k in known)
+    if isinstance(known, list):
+        return isinstance(got, list) and len(got) == len(known) and all(map(same, got, known))
+    return bool(got == known)
+
+
+def test_the_documents_are_served(client: Client) -> None:
+    assert client.get("/docs").status_code == 200
+    assert client.get("/openapi.json").json()["openapi"].startswith("3.1")
+
+
+def test_the_json_example_is_real(client: Client, schema: dict[str, Any]) -> None:
+    operation = schema["paths"]["/classify"]["post"]
+    asked = operation["requestBody"]["content"]["application/json"]["examples"]["sample"]["value"]
+    known = operation["responses"]["200"]["content"]["application/json"]["examples"]["json"]["value"]
+    answer = client.post("/classify", json=asked)
+    assert answer.status_code == 200
+    assert same(comparable(answer.json()), comparable(known)), "run: python -m app.examples"
+    ClassifyAnswer.model_validate(known)
+
+
+def test_the_curl_example_is_real(client: Client, schema: dict[str, Any]) -> None:
+    operation = schema["paths"]["/classify"]["post"]
+    line = next(text for text in operation["description"].splitlines() if text.startswith("curl"))
+    assert line == CURL.format(url="http://127.0.0.1:8000")
+    words = shlex.split(line)
+    fields = [word.partition("=@") for before, word in pairwise(words) if before == "-F"]
+    files = {name: (path, (ROOT / path).read_bytes()) for name, _, path in fields}
+    answer = client.post(words[-1].removeprefix("http://127.0.0.1:8000"), files=files)
+    assert answer.status_code == 200
+    known = operation["responses"]["200"]["content"]["application/json"]["examples"]["form"]["value"]
+    assert same(comparable(answer.json()), comparable(known)), "run: python -m app.examples"
+
+
+@pytest.mark.parametrize("status", ["404", "415", "422"])
+def test_the_refusals_are_real(client: Client, schema: dict[str, Any], status: str) -> None:
+    known = examples()["problems"][status]
+    answer = client.post("/classify", json=known["request"])
+    assert str(answer.status_code) == status
+    assert comparable(answer.json()) == known["answer"]
+    shown = schema["paths"]["/classify"]["post"]["responses"][status]["content"][MEDIA_TYPE]["example"]
+    assert shown == known["answer"]
+    Problem.model_validate(known["answer"])
+
+
+def references(node: Any) -> Iterator[str]:
+    if isinstance(node, dict):
+        if isinstance(node.get("$ref"), str):
+            yield node["$ref"]
+        for part in node.values():
+            yield from references(part)
+    if isinstance(node, list):
+        for part in node:
+            yield from references(part)
+
+
+def test_every_reference_leads_somewhere(schema: dict[str, Any]) -> None:
+    found = set(references(schema))
+    assert found
+    for reference in found:
+        assert reference.removeprefix("#/components/schemas/") in schema["components"]["schemas"], reference
+
+
+def test_every_error_is_described_as_a_problem(schema: dict[str, Any]) -> None:
+    for path, operations in schema["paths"].items():
+        for operation in operations.values():
+            for status, response in operation["responses"].items():
+                if int(status) >= 400:
+                    assert list(response["content"]) == [MEDIA_TYPE], path
+    named = re.findall(r"/problems/([a-z-]+)", str(schema["paths"]["/classify"]["post"]["responses"]))
+    assert set(named) <= set(TYPES)
+    assert "HTTPValidationError" not in schema["components"]["schemas"]
+
+
+def test_form_json_and_query_have_the_same_options(schema: dict[str, Any]) -> None:
+    operation = schema["paths"]["/classify"]["post"]
+    query = {p["name"] for p in operation["parameters"]}
+    form = set(operation["requestBody"]["content"]["multipart/form-data"]["schema"]["properties"])
+    body = set(schema["components"]["schemas"]["ClassifyBody"]["properties"])
+    assert form == body == query | {"audio", "segments"}
+    assert query == {"model", "tier", "channel", "n_best", "decode", "fix", "format"}

@@ -1,0 +1,263 @@
+"""The queue in front of the models: batches, places, overload, faults."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import torch
+
+from app import labelling
+from app.errors import NotReady, Overloaded
+from app.registry import Entry, Registry
+from app.samples import AUDIO, SEGMENTS
+from app.scoring import Scorer, cores
+from app.settings import Settings
+from features import annotation as notation
+from features.segments import Segment
+from tests.app.conftest import Client, serving
+
+
+@dataclass
+class Gate:
+    """A labeler that waits to be let through, then hands on to the real one; it keeps a record of its batches."""
+
+    real: Any
+    open: threading.Event = field(default_factory=threading.Event)
+    batches: list[int] = field(default_factory=list)
+    threads: set[str] = field(default_factory=set)
+    poison: int = -1
+
+    def label_features(self, items: Any, **more: Any) -> Any:
+        assert self.open.wait(30)
+        self.batches.append(len(items))
+        self.threads.add(threading.current_thread().name)
+        if any(len(item) == self.poison for item in items):
+            raise ValueError("poisoned")
+        return self.real.label_features(items, **more)
+
+    @property
+    def features_(self) -> Any:
+        return self.real.features_
+
+    @property
+    def card_(self) -> Any:
+        return self.real.card_
+
+
+@pytest.fixture
+def gate(registry: Registry) -> Gate:
+    return Gate(registry.get("default").labeler)
+
+
+@pytest.fixture(scope="module")
+def ready(registry: Registry) -> labelling.Prepared:
+    annotation = notation.read(SEGMENTS.read_bytes())
+    return labelling.prepared(AUDIO, annotation, registry.get("default").labeler.features_)
+
+
+def running(work: Callable[[Scorer], Awaitable[Any]], **settings: Any) -> Any:
+    async def run() -> Any:
+        scorer = Scorer(Settings(**settings))
+        await scorer.start()
+        try:
+            return await work(scorer)
+        finally:
+            await scorer.stop()
+
+    return asyncio.run(run())
+
+
+def parts(ready: labelling.Prepared, count: int) -> tuple[Any, list[Segment]]:
+    return ready.features[:count], ready.segments[:count]
+
+
+def test_what_gathers_while_the_model_works_is_one_batch(gate: Gate, ready: labelling.Prepared) -> None:
+    entry = Entry("default", gate)  # type: ignore[arg-type]
+
+    async def work(scorer: Scorer) -> list[Any]:
+        asked = [
+            asyncio.create_task(scorer.label(entry, *parts(ready, n), n_best=n, decode="posterior"))
+            for n in range(1, 8)
+        ]
+        await asyncio.sleep(0.05)
+        gate.open.set()
+        return await asyncio.gather(*asked)
+
+    scored = running(work)
+    assert gate.batches == [1, 6] or gate.batches == [7]
+    assert len(gate.threads) == 1
+    for n, result in enumerate(scored, 1):
+        alone = gate.real.label_features([ready.features[:n]], segments=[ready.segments[:n]], n_best=n)[0]
+        assert [s.label for s in result.labelled] == [s.label for s in alone]
+        assert [len(s.n_best) for s in result.labelled] == [n] * n
+        assert [s.posterior for s in result.labelled] == pytest.approx([s.posterior for s in alone], abs=1e-5)
+        assert result.model > 0
+
+
+def test_batches_hold_one_model_one_way_to_decode_and_so_many_segments(gate: Gate, ready: labelling.Prepared) -> None:
+    one, other = Entry("one", gate), Entry("other", gate)  # type: ignore[arg-type]
+
+    async def work(scorer: Scorer) -> None:
+        first = asyncio.create_task(scorer.label(one, *parts(ready, 1), n_best=1, decode="posterior"))
+        await asyncio.sleep(0.05)  # it is in the model's hands now
+        kinds = [(one, "posterior"), (other, "posterior"), (one, "viterbi"), (one, "posterior"), (one, "posterior")]
+        rest = [scorer.label(e, *parts(ready, 5), n_best=1, decode=d) for e, d in kinds]  # type: ignore[arg-type]
+        tasks = [asyncio.create_task(r) for r in rest]
+        await asyncio.sleep(0.05)
+        gate.open.set()
+        await asyncio.gather(first, *tasks)
+
+    running(work, batch_segments=10)
+    assert gate.batches == [1, 2, 1, 1, 1]
+
+
+def test_one_bad_utterance_fails_alone(gate: Gate, ready: labelling.Prepared) -> None:
+    gate.poison = 3
+    entry = Entry("default", gate)  # type: ignore[arg-type]
+
+    async def work(scorer: Scorer) -> list[Any]:
+        asked = [
+            asyncio.create_task(scorer.label(entry, *parts(ready, n), n_best=1, decode="posterior"))
+            for n in (1, 2, 3, 4)
+        ]
+        await asyncio.sleep(0.05)
+        gate.open.set()
+        return await asyncio.gather(*asked, return_exceptions=True)
+
+    outcomes = running(work)
+    assert [isinstance(o, ValueError) for o in outcomes] == [False, False, True, False]
+
+
+def test_a_request_that_was_given_up_is_not_labelled(gate: Gate, ready: labelling.Prepared) -> None:
+    entry = Entry("default", gate)  # type: ignore[arg-type]
+
+    async def work(scorer: Scorer) -> None:
+        first = asyncio.create_task(scorer.label(entry, *parts(ready, 1), n_best=1, decode="posterior"))
+        await asyncio.sleep(0.05)
+        second = asyncio.create_task(scorer.label(entry, *parts(ready, 2), n_best=1, decode="posterior"))
+        await asyncio.sleep(0.05)
+        second.cancel()
+        await asyncio.sleep(0)
+        gate.open.set()
+        await first
+
+    running(work)
+    assert gate.batches == [1]
+
+
+def test_places_are_taken_and_given_back() -> None:
+    async def work(scorer: Scorer) -> None:
+        async with scorer.place():
+            async with scorer.place():
+                with pytest.raises(Overloaded, match="fewer than 2"):
+                    scorer.refuse_if_full()
+            with pytest.raises(ZeroDivisionError):
+                async with scorer.place():
+                    raise ZeroDivisionError
+            assert scorer.taken == 1
+        assert scorer.taken == 0
+
+    running(work, queue_size=2)
+
+
+def test_what_was_accepted_is_answered_before_the_end(gate: Gate, ready: labelling.Prepared) -> None:
+    entry = Entry("default", gate)  # type: ignore[arg-type]
+
+    async def run() -> None:
+        scorer = Scorer(Settings())
+        await scorer.start()
+        asked = [
+            asyncio.create_task(scorer.label(entry, *parts(ready, 2), n_best=1, decode="posterior")) for _ in range(3)
+        ]
+        await asyncio.sleep(0.05)
+        stopping = asyncio.create_task(scorer.stop())
+        await asyncio.sleep(0.05)
+        assert not scorer.ready
+        with pytest.raises(NotReady):
+            scorer.refuse_if_full()
+        gate.open.set()
+        await stopping
+        assert [len(result.labelled) for result in await asyncio.gather(*asked)] == [2, 2, 2]
+
+    asyncio.run(run())
+
+
+def test_a_request_in_its_decoding_is_answered_too(gate: Gate, ready: labelling.Prepared) -> None:
+    gate.open.set()
+    entry = Entry("default", gate)  # type: ignore[arg-type]
+
+    async def run() -> None:
+        scorer = Scorer(Settings())
+        await scorer.start()
+
+        async def request() -> int:
+            async with scorer.place():
+                await scorer.in_pool(time.sleep, 0.2)
+                scored = await scorer.label(entry, *parts(ready, 2), n_best=1, decode="posterior")
+                return await scorer.in_pool(len, scored.labelled)
+
+        asked = asyncio.create_task(request())
+        await asyncio.sleep(0.05)
+        await asyncio.wait_for(scorer.stop(), 10)
+        assert await asked == 2
+
+    asyncio.run(run())
+
+
+def test_overload_is_answered_at_once_with_503(gate: Gate) -> None:
+    from app.main import create_app
+
+    gate.open.set()  # for the warm-up
+    app = create_app(Settings(queue_size=2, retry_after=7), Registry({"default": Entry("default", gate)}))  # type: ignore[arg-type]
+    with serving(app) as client:
+        gate.open.clear()
+        answers = _together(client, 6, gate)
+        later = client.classify()
+    refused = [a for a in answers if a.status_code == 503]
+    assert len(refused) == 4
+    assert all(a.status_code == 200 for a in answers if a not in refused)
+    for a in refused:
+        assert a.headers["retry-after"] == "7"
+        assert a.json()["type"] == "/problems/overloaded"
+        assert (a.json()["value"], a.json()["limit"]) == (2, 2)
+    assert later.status_code == 200
+
+
+def _together(client: Client, count: int, gate: Gate) -> list[Any]:
+    async def ask() -> list[Any]:
+        files = {"audio": AUDIO.read_bytes(), "segments": SEGMENTS.read_bytes()}
+        tasks = [asyncio.create_task(client.http.post("/classify", files=files)) for _ in range(count)]
+        for _ in range(200):
+            await asyncio.sleep(0.05)
+            if sum(t.done() for t in tasks) == count - 2:
+                break
+        gate.open.set()
+        return await asyncio.gather(*tasks)
+
+    return client.portal.call(ask)
+
+
+def test_threads_are_set_once_for_the_model_and_for_numpy() -> None:
+    from threadpoolctl import threadpool_info
+
+    before = torch.get_num_threads()
+    seen: dict[str, int] = {}
+
+    async def work(scorer: Scorer) -> None:
+        assert scorer._torch is not None
+        loop = asyncio.get_running_loop()
+        seen["torch"] = await loop.run_in_executor(scorer._torch, torch.get_num_threads)
+
+    try:
+        running(work, torch_threads=1)
+        assert seen == {"torch": 1}
+        assert all(pool["num_threads"] == 1 for pool in threadpool_info() if pool["user_api"] == "blas")
+    finally:
+        torch.set_num_threads(before)
+    assert cores() >= 1
