@@ -13,7 +13,7 @@ The arrays keep the samples last, so that every sum over I or H runs along whole
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -61,7 +61,8 @@ class SumProductNetwork(nn.Module):
                 bias.zero_() if depth == 0 else bias.normal_(0.0, self.scale, generator=generator)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.collapse(self.leaves(x)).T
+        shape = (self.layers, self.products, self.states)
+        return _SumProduct.apply(x, self.weight, shape, self.operator, *self.bias).T  # type: ignore[no-any-return, no-untyped-call]
 
     def leaves(self, x: Tensor) -> Tensor:
         """[K, I, H, ..., N] leaf log-potentials w^T x, without any bias."""
@@ -87,9 +88,68 @@ class SumProductNetwork(nn.Module):
         states, given that the output is K's. They are the gradients of log Q in the biases (for "max": indicators of the
         best states). Multiply by the posterior of the output for the joint one.
         """
-        with torch.enable_grad():
-            n = x.shape[0]
-            bias = [b.detach()[..., None].expand(*b.shape, n).clone().requires_grad_() for b in self.bias]
-            log_q = self.collapse(self.leaves(x).detach(), bias)
-            grads = torch.autograd.grad(log_q.sum(), bias[1:])
-        return [g.movedim(-1, 0) for g in grads]
+        shape = (self.layers, self.products, self.states)
+        with torch.no_grad():
+            _, posteriors = _sweep_up(x, self.weight, shape, self.operator, *self.bias)
+            path = x.new_ones(self.outputs, x.shape[0])
+            tables = []
+            for depth, posterior in enumerate(reversed(posteriors), 1):
+                path = (posterior * path[:, None, None, :]).flatten(0, 2)
+                tables.append(path.view(*self.bias[depth].shape, x.shape[0]).movedim(-1, 0))
+        return tables
+
+
+def _sweep_up(
+    x: Tensor, weight: Tensor, shape: tuple[int, int, int], operator: Operator, *bias: Tensor
+) -> tuple[Tensor, list[Tensor]]:
+    """log Q [K, N]; and the states' posteriors given the path above them, [rows above, I, H, N] of depth L, ..., 1."""
+    layers, products, states = shape
+    value = torch.addmm(bias[layers].reshape(-1, 1), weight, x.T)  # [K I H ... I H, N]
+    rows, n = value.shape
+    posteriors = []
+    for depth in range(layers, 0, -1):
+        rows //= products * states  # of the depth above
+        value = value.view(rows * products, states, n)
+        top = value.amax(1, keepdim=True)
+        if operator == "sum":
+            posterior = value.sub_(top).exp_()
+            norm = posterior.sum(1, keepdim=True)
+            posterior.div_(norm)
+            top += norm.log_()
+        else:  # equally good states share the gradient
+            posterior = (value == top).to(value.dtype)
+            posterior.div_(posterior.sum(1, keepdim=True))
+        posteriors.append(posterior.view(rows, products, states, n))
+        value = top.view(rows, products, n).sum(1).add_(bias[depth - 1].reshape(-1, 1))
+    return value, posteriors
+
+
+class _SumProduct(torch.autograd.Function):
+    """`collapse(leaves(x))` in few passes over the leaves: the sweep up leaves the states' posteriors in their place,
+    and the gradient of a leaf is the product of the posteriors on its path."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, shape: tuple[int, int, int], operator: Operator, *bias: Tensor
+    ) -> Tensor:
+        value, posteriors = _sweep_up(x, weight, shape, operator, *bias)
+        ctx.save_for_backward(x, weight, *posteriors)
+        ctx.bias_shapes = [b.shape for b in bias]
+        return value
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *outputs: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight, *posteriors = ctx.saved_tensors
+        grad = outputs[0].contiguous()  # [rows of this depth, N]
+        biases = [grad.sum(1)]
+        for posterior in reversed(posteriors):
+            grad = (posterior * grad[:, None, None, :]).flatten(0, 2)
+            biases.append(grad.sum(1))
+        return (
+            grad.T @ weight if ctx.needs_input_grad[0] else None,
+            grad @ x if ctx.needs_input_grad[1] else None,
+            None,
+            None,
+            *(g.view(shape) for g, shape in zip(biases, ctx.bias_shapes, strict=True)),
+        )

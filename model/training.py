@@ -201,7 +201,7 @@ def _optimizer(model: nn.Module, settings: TrainingSettings) -> torch.optim.Opti
             groups.append({"params": parameters, "lr": rate, "weight_decay": decay})
     if settings.optimizer == "sgd":
         return torch.optim.SGD(groups)
-    return torch.optim.AdamW(groups, betas=(0.9, 0.99))
+    return torch.optim.AdamW(groups, betas=(0.9, 0.99), fused=True)
 
 
 def _set_rates(optimizer: torch.optim.Optimizer, rates: list[float], settings: TrainingSettings, done: float) -> None:
