@@ -26,16 +26,14 @@ from numpy.typing import NDArray
 from features import soundcheck
 from features.containers import (
     ASF,
-    FLAC,
     HEAD,
-    MP3,
     OGG,
     SPHERE,
     WAV,
     Container,
     describe,
     is_empty_wav,
-    mp3_is_gapless,
+    is_open_ended,
     ogg_ends,
     promised,
     sniff,
@@ -151,6 +149,7 @@ class _Intake:
                 limit=stream.channels - 1,
             )
         self.rate = rate or stream.rate
+        self._asked = rate
         self.count = 0  # samples of the stream so far, a channel
         self._channel = channel
         self._stream = stream
@@ -218,7 +217,7 @@ class _Intake:
         if self._channel == "mix" and self._stream.channels > 1:
             notices += soundcheck.compare_channels(self._gram, self._sums, self.count)
         values = self.count * self._stream.channels
-        return notices + soundcheck.check(self.samples(), self.rate, self._stream.rate, clipped, values)
+        return notices + soundcheck.check(self.samples(), self.rate, self._stream.rate, self._asked, clipped, values)
 
     def _cap(self, count: int) -> None:
         seconds = count / self._stream.rate
@@ -258,6 +257,7 @@ def _decode(
     """The first decoder that gives all that the header promises, else the one that gives most."""
     best: tuple[Stream, _Intake] | None = None
     reasons = []
+    empty = False
     for opening in _decoders(container, file, size):
         try:
             with opening as stream:
@@ -269,13 +269,15 @@ def _decode(
             continue
         if stream.damage:
             reasons.append(stream.damage)
+        elif stream.frames == 0:
+            empty = True
         if intake.count and (best is None or intake.count / stream.rate > best[1].count / best[0].rate):
             best = stream, intake
         if intake.count and not stream.damage and intake.count >= (stream.frames or 0):
             break
     if best is not None:
         return best
-    if not reasons:
+    if empty or not reasons:
         raise EmptyAudio(
             f"expected at least one sample, got a {container.title} header and none", pointer="audio", value=0, limit=1
         )
@@ -328,7 +330,7 @@ def _container_notices(container: Container, file: BinaryIO, stream: Stream, cou
     elif container is OGG and not ogg_ends(file, file.seek(0, io.SEEK_END)):
         message = f"the file ends without its last page, after {seconds:.3f} s"
         notices.append(Notice("audio-truncated", message, "audio", round(seconds, 3)))
-    elif container in (WAV, FLAC) and wanted is None:
+    elif is_open_ended(container, file):
         message = f"the header gives no length; {seconds:.3f} s were decoded"
         notices.append(Notice("audio-length-unknown", message, "audio", round(seconds, 3)))
     if stream.gaps:
@@ -338,8 +340,8 @@ def _container_notices(container: Container, file: BinaryIO, stream: Stream, cou
         message = "Windows Media does not say where its sound starts: it may be shifted by some 30 ms either way"
         notices.append(Notice("audio-time-shift", message, "audio"))
     late = stream.late
-    if not late and ((container is MP3 and not mp3_is_gapless(file)) or stream.format.startswith("WAV MPEG")):
-        late = 1105
+    if stream.format.startswith("WAV MPEG"):
+        late = 1105  # libsndfile's decoder, and no room in a WAV for the encoder's word
     if late:
         shift = 1000 * late / stream.rate
         message = (

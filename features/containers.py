@@ -35,7 +35,7 @@ AU = Container("AU", True, "au")
 CAF = Container("CAF", True, "caf")
 FLAC = Container("FLAC", True, "flac")
 OGG = Container("Ogg", True, "ogg")
-MP3 = Container("MP3", True, "mp3")
+MP3 = Container("MP3", False, "mp3")  # libsndfile loses the end of a broken one, and complains on stderr
 SPHERE = Container("NIST SPHERE", True, None)
 MP4 = Container("MP4", False, "mov")
 MATROSKA = Container("Matroska/WebM", False, "matroska")
@@ -111,7 +111,11 @@ def describe(head: bytes) -> str:
         return "nothing but zero bytes"
     for encoding in ("utf-16",) if head[:2] in (b"\xff\xfe", b"\xfe\xff") else ("utf-8",):
         text = head.decode(encoding, errors="replace")
-        if all(c.isprintable() or c.isspace() for c in text[:-3].lstrip("\ufeff")) and "\ufffd" not in text[:-3]:
+        if (
+            len(text) > 3
+            and all(c.isprintable() or c.isspace() for c in text[:-3].lstrip("\ufeff"))
+            and "\ufffd" not in text[:-3]
+        ):
             start = " ".join(text.lstrip("\ufeff").split())[:40]
             lower = start.lower()
             if lower.startswith(("<!doctype html", "<html")):
@@ -125,30 +129,53 @@ def describe(head: bytes) -> str:
 
 
 def promised(container: Container, file: BinaryIO) -> int | None:
-    """Samples a channel that the header announces; None if it does not say, or says what streams put there."""
+    """Samples a channel that the header announces; None if it does not, or in a way that only a decoder can tell."""
     try:
-        if container is WAV:
-            return _wav_promise(file)
-        if container is AIFF and (comm := _chunk(file, b"COMM", ">")):
+        if container is WAV and (data := _chunk(file, b"data")) and (fmt := _chunk(file, b"fmt ")):
+            file.seek(0)
+            order = _order(file.read(4))
+            file.seek(fmt[0])
+            kind, _, _, _, align = struct.unpack(f"{order}HHIIH", file.read(14))
+            plain = kind in (1, 3, 6, 7, 0xFFFE)  # PCM, float, A-law, mu-law, extensible: a sample a block
+            return data[1] // align if plain and align and data[1] not in _OPEN else None
+        if container is AIFF and (comm := _chunk(file, b"COMM")):
             file.seek(comm[0] + 2)
             return int.from_bytes(file.read(4), "big")
         if container is SPHERE:
             count = sphere_fields(file).get("sample_count", "")
             return int(count) if count.isdigit() else None
-    except (struct.error, ValueError):
+    except struct.error:
         return None
     return None
 
 
+_OPEN = (0, 0xFFFFFFFF)
+"""What writers of streams, who cannot go back to the header, leave there as the size of the data."""
+
+
+def is_open_ended(container: Container, file: BinaryIO) -> bool:
+    """Whether the header leaves the length open: a WAV's data size of nothing or everything, no total in a FLAC."""
+    file.seek(0)
+    head = file.read(26)
+    if container is WAV and head[:4] in (b"RIFF", b"RIFX"):
+        data = _chunk(file, b"data")
+        return data is not None and data[1] in _OPEN
+    if container is FLAC and head[4] & 0x7F == 0:  # RFC 9639, section 8.2: 36 bits from the middle of byte 21
+        return int.from_bytes(head[21:26], "big") & 0xFFFFFFFFF == 0
+    return False
+
+
 def is_empty_wav(file: BinaryIO, size: int) -> bool:
     """Whether a WAV whose data chunk claims no bytes says so truly: nothing follows in it but whole chunks."""
-    data = _chunk(file, b"data", "<")
+    data = _chunk(file, b"data")
     if data is None:
         return True
+    file.seek(0)
+    order = _order(file.read(4))
     at, _ = data
     while at + 8 <= size:
         file.seek(at)
-        name, length = struct.unpack("<4sI", file.read(8))
+        name, length = struct.unpack(f"{order}4sI", file.read(8))
         if not name.isascii() or not name.strip().isalnum():
             return False
         at += 8 + length + length % 2
@@ -178,30 +205,10 @@ def ogg_ends(file: BinaryIO, size: int) -> bool:
     return bool(tail[at + 5] & 4) and at + 27 + tail[at + 26] + sum(lacing) <= len(tail)
 
 
-def mp3_is_gapless(file: BinaryIO) -> bool:
-    """Whether an MP3 says how many samples its encoder put before the sound (a LAME tag in its first frame)."""
+def _chunk(file: BinaryIO, name: bytes) -> tuple[int, int] | None:
+    """Where the first RIFF or IFF chunk of that name has its content, and how many bytes it claims to be."""
     file.seek(0)
-    head = file.read(HEAD)
-    if head.startswith(b"ID3") and len(head) >= 10:
-        file.seek(10 + sum((byte & 0x7F) << shift for byte, shift in zip(head[6:10], (21, 14, 7, 0), strict=True)))
-        head = file.read(HEAD)
-    at = max(head.find(b"Xing", 0, 512), head.find(b"Info", 0, 512))
-    return at >= 0 and head[at + 120 : at + 124] in (b"LAME", b"Lavc", b"Lavf", b"L3.9")
-
-
-def _wav_promise(file: BinaryIO) -> int | None:
-    fmt, data = _chunk(file, b"fmt ", "<"), _chunk(file, b"data", "<")
-    if fmt is None or data is None:
-        return None
-    file.seek(fmt[0])
-    kind, _, _, _, align = struct.unpack("<HHIIH", file.read(14))
-    if kind not in (1, 3, 6, 7, 0xFFFE) or align == 0 or data[1] in (0, 0xFFFFFFFF):
-        return None  # only PCM, float, A-law, mu-law and extensible have one sample a block
-    return data[1] // align
-
-
-def _chunk(file: BinaryIO, name: bytes, order: str) -> tuple[int, int] | None:
-    """Where the first IFF chunk of that name has its content, and how many bytes it claims to be."""
+    order = _order(file.read(4))
     at = 12
     for _ in range(1000):
         file.seek(at)
@@ -213,6 +220,11 @@ def _chunk(file: BinaryIO, name: bytes, order: str) -> tuple[int, int] | None:
             return at + 8, length
         at += 8 + length + length % 2
     return None
+
+
+def _order(form: bytes) -> str:
+    """How numbers are stored in a file of that form, for `struct`."""
+    return ">" if form in (b"FORM", b"RIFX") else "<"
 
 
 def _mpeg_frame(head: bytes) -> int | None:

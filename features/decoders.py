@@ -17,7 +17,7 @@ import numpy as np
 import soundfile
 from numpy.typing import NDArray
 
-from features.containers import MATROSKA, Container
+from features.containers import MATROSKA, MP4, Container
 
 Block = NDArray[np.float32]
 """`[n, channels]`."""
@@ -119,7 +119,7 @@ def open_av(file: BinaryIO, container: Container) -> Iterator[Stream]:
         if codec is None:
             raise Undecodable("its codec is unknown")
         skip = 0
-        if container is MATROSKA and codec.name == "opus":
+        if codec.name == "opus" and container in (MATROSKA, MP4):
             # FFmpeg counts Opus's pre-skip at the rate that the file names, but decodes at 48 kHz: 4 ms late from a 16
             # kHz source. RFC 7845, section 5.1: the pre-skip is in bytes 10 and 11 of the header, in samples at 48 kHz.
             codec.flags2 |= av.codec.context.Flags2.skip_manual
@@ -131,9 +131,12 @@ def open_av(file: BinaryIO, container: Container) -> Iterator[Stream]:
             raise Undecodable(_words(error)) from None
         if first is None:
             raise Undecodable("there is no sound in its track")
-        stream = Stream(first[0].sample_rate, first[0].layout.nb_channels, f"{container.title} {codec.name}")
-        stream.frames = _length(source, track, container, stream.rate)
+        stream = Stream(
+            first[0].sample_rate, first[0].layout.nb_channels, f"{container.title} {codec.name.removesuffix('float')}"
+        )
         stream.late = _late(first[0], first[1], codec.name)
+        if container.av in ("mov", "matroska", "flac", "caf", "asf") or (container.av == "mp3" and not stream.late):
+            stream.frames = _length(source, track, stream.rate)
         stream.blocks = _av_blocks(first[0], frames, stream, skip, trim=container.av == "mov" and first[1] < 0)
         yield stream
 
@@ -192,10 +195,8 @@ def _floats(frame: Any) -> Block:
     return np.ascontiguousarray(values, dtype=np.float32)
 
 
-def _length(source: Any, track: Any, container: Container, rate: int) -> int | None:
-    """Samples that the header announces; where it has no word on them, FFmpeg's guess by bit rate is not asked."""
-    if container.av not in ("mov", "matroska", "flac", "caf", "asf"):
-        return None
+def _length(source: Any, track: Any, rate: int) -> int | None:
+    """Samples that the header announces. Where headers have no word on them FFmpeg guesses by bit rate: do not ask."""
     if track.duration is not None and track.time_base is not None:
         return round(track.duration * track.time_base * rate)
     return round(source.duration / av.time_base * rate) if source.duration else None

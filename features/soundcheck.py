@@ -38,13 +38,16 @@ CORRELATION = 0.3
 """Correlation under which channels hold different sound."""
 
 
-def check(samples: NDArray[np.float32], rate: int, source_rate: int, clipped: int, values: int) -> list[Notice]:
+def check(
+    samples: NDArray[np.float32], rate: int, source_rate: int, asked: int | None, clipped: int, values: int
+) -> list[Notice]:
     """Notices on one channel of sound.
 
     Args:
         samples: `[n]` at `rate` Hz, full scale 1.
         rate: Hz.
         source_rate: that of the file (Hz).
+        asked: the rate that is wanted, if any; it says what band the listener expects. None expects 16 kHz's.
         clipped: samples of the file at full scale, of `values` in all its channels.
         values: see `clipped`.
     """
@@ -63,11 +66,13 @@ def check(samples: NDArray[np.float32], rate: int, source_rate: int, clipped: in
         message = f"expected a mean near 0, got {mean:.3f} of full scale; the features leave a constant offset out"
         notices.append(Notice("audio-dc-offset", message, "audio", round(mean, 4), DC_OFFSET))
     top = min(bandwidth(samples, rate), source_rate / 2)
-    wanted = NARROW_BAND * min(rate, 16000) / 2
-    if top < wanted:
-        message = f"expected speech up to about {min(rate, 16000) / 2000:g} kHz, got nothing above {top / 1000:.1f} kHz"
+    band = min(asked or 16000, 16000) / 2
+    if top < NARROW_BAND * band:
+        message = f"expected speech up to about {band / 1000:g} kHz, got nothing above {top / 1000:.1f} kHz"
         notices.append(
-            Notice("audio-bandwidth", f"{message} (sampled at {source_rate} Hz)", "audio", round(top), wanted)
+            Notice(
+                "audio-bandwidth", f"{message} (sampled at {source_rate} Hz)", "audio", round(top), NARROW_BAND * band
+            )
         )
     return notices
 
