@@ -3,15 +3,16 @@
 Source: "ELAN Annotation Format (EAF), Schema version 3.0", The Language Archive. Alignable annotations refer to time
 slots; a slot without a value lies between its neighbours, and is put there evenly. Annotations that refer to another
 one have its time, or, where several do, an even part of it. `TIME_ORIGIN` is the time in the recording at which the
-time line begins, so it is added. XML that declares entities is refused, and nothing outside the file is fetched.
+time line begins, so it is added. XML with a document type is refused, and nothing outside the file is fetched.
 """
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
-from dataclasses import dataclass, field
 from itertools import pairwise
+from operator import attrgetter
+from typing import NoReturn
 from xml.parsers import expat
 from xml.sax.saxutils import escape
 
@@ -21,81 +22,14 @@ from features.segments import Segment
 
 _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
-
-@dataclass(slots=True)
-class _Entry:
-    """One annotation: two time slots, or the annotation that it refers to."""
-
-    id: str
-    slots: tuple[str, str] | None
-    parent: str | None = None
-    text: list[str] = field(default_factory=list)
-
-
-class _Handler:
-    """Collects slots, tiers and annotations while expat runs."""
-
-    def __init__(self) -> None:
-        self.parser = expat.ParserCreate("utf-8")
-        self.parser.buffer_text = True
-        self.parser.StartElementHandler = self.start
-        self.parser.EndElementHandler = self.end
-        self.parser.EntityDeclHandler = self.entity
-        self.slots: dict[str, float | None] = {}
-        self.tiers: list[tuple[str, list[_Entry]]] = []
-        self.media: list[tuple[str, float]] = []
-        self.entries: dict[str, _Entry] = {}
-        self.root: str | None = None
-
-    @property
-    def line(self) -> int:
-        return self.parser.CurrentLineNumber
-
-    def entity(self, name: str, *_: object) -> None:
-        raise AnnotationSyntaxError(
-            f"expected XML without entity declarations, got one for {shown(name)}", line=self.line
-        )
-
-    def start(self, name: str, given: dict[str, str]) -> None:
-        if self.root is None:
-            self.root = name
-            if name != "ANNOTATION_DOCUMENT":
-                raise AnnotationSyntaxError(f"expected an ANNOTATION_DOCUMENT, got {shown(name)}", line=self.line)
-        elif name == "ANNOTATION_VALUE":
-            if self.tiers and self.tiers[-1][1]:
-                self.parser.CharacterDataHandler = self.tiers[-1][1][-1].text.append
-        elif name == "TIME_SLOT":
-            value = given.get("TIME_VALUE")
-            self.slots[self.need(given, "TIME_SLOT_ID")] = (
-                None if value is None else number(value, self.line, "a TIME_VALUE")
-            )
-        elif name == "TIER":
-            self.tiers.append((self.need(given, "TIER_ID"), []))
-        elif name in ("ALIGNABLE_ANNOTATION", "REF_ANNOTATION"):
-            if not self.tiers:
-                raise AnnotationSyntaxError("expected an annotation inside a TIER, got one outside", line=self.line)
-            entry = _Entry(self.need(given, "ANNOTATION_ID"), None)
-            if name == "REF_ANNOTATION":
-                entry.parent = self.need(given, "ANNOTATION_REF")
-            else:
-                entry.slots = self.need(given, "TIME_SLOT_REF1"), self.need(given, "TIME_SLOT_REF2")
-            self.tiers[-1][1].append(entry)
-            self.entries[entry.id] = entry
-            check_count(len(self.entries), self.line)
-        elif name == "MEDIA_DESCRIPTOR":
-            origin = number(given.get("TIME_ORIGIN", "0"), self.line, "a TIME_ORIGIN")
-            self.media.append((given.get("MIME_TYPE", ""), origin))
-
-    def end(self, name: str) -> None:
-        if name == "ANNOTATION_VALUE":
-            self.parser.CharacterDataHandler = None
-
-    def need(self, given: dict[str, str], key: str) -> str:
-        if key not in given:
-            raise AnnotationSyntaxError(
-                f"expected an attribute {key}, got {', '.join(given) or 'none'}", line=self.line
-            )
-        return given[key]
+_by_time = attrgetter("start", "end")
+_TEXT = "ANNOTATION_VALUE"
+Entry = dict[str, str]
+"""The attributes of one annotation, and under _TEXT what it says."""
+Slots = dict[str, float | None]
+"""Milliseconds on the time line; None for a slot without a value."""
+Times = dict[str, tuple[float, float]]
+"""Start and end of annotations, milliseconds."""
 
 
 def sniff(source: Source) -> int:
@@ -104,31 +38,24 @@ def sniff(source: Source) -> int:
 
 def parse(source: Source) -> Annotation:
     """Read an ELAN file. Raises AnnotationSyntaxError with the line."""
-    handler = _Handler()
-    try:
-        handler.parser.Parse(source.text.encode("utf-8", "replace"), True)
-    except expat.ExpatError as error:
-        said = expat.errors.messages[error.code]
-        raise AnnotationSyntaxError(
-            f"expected XML, got {said} (column {error.offset + 1})", line=error.lineno
-        ) from None
-    origin = next(
-        (o for mime, o in handler.media if mime.startswith("audio")), handler.media[0][1] if handler.media else 0.0
-    )
-    interpolated = _interpolate(handler)
-    times = _times(handler)
-    tiers: list[Tier] = []
-    lost = 0
-    for title, entries in handler.tiers:
+    document = _Document(source.text)
+    slots = document.slots
+    interpolated = _interpolate(slots, document.aligned) if None in slots.values() else 0
+    inherited = _inherit(slots, document) if any(document.referring) else {}
+    origin = _origin(document)
+    tiers, lost = [], 0
+    for title, aligned, referring in zip(document.titles, document.aligned, document.referring, strict=True):
         placed = []
-        for entry in entries:
-            if (span := times.get(entry.id)) is None:
-                lost += 1
-            else:
-                placed.append(Segment((span[0] + origin) / 1000, (span[1] + origin) / 1000, "".join(entry.text)))
-        placed.sort(key=lambda s: (s.start, s.end))  # ELAN keeps them in the order in which they were made
-        kind = "point" if placed and all(s.start == s.end for s in placed) else "interval"
-        tiers.append(Tier(title, "point" if kind == "point" else "interval", placed))
+        for entry in aligned:
+            start, end = slots.get(entry.get("TIME_SLOT_REF1", "")), slots.get(entry.get("TIME_SLOT_REF2", ""))
+            if start is not None and end is not None:
+                placed.append(Segment((start + origin) / 1000, (end + origin) / 1000, entry.get(_TEXT, "")))
+        for entry in referring:
+            if (span := inherited.get(entry.get("ANNOTATION_ID", ""))) is not None:
+                placed.append(Segment((span[0] + origin) / 1000, (span[1] + origin) / 1000, entry.get(_TEXT, "")))
+        lost += len(aligned) + len(referring) - len(placed)
+        placed.sort(key=_by_time)  # ELAN keeps them in the order in which they were made
+        tiers.append(Tier(title, "point" if placed and all(s.start == s.end for s in placed) else "interval", placed))
     notices = []
     if origin:
         message = f"the time line begins at {origin:g} ms of the recording (TIME_ORIGIN), which was added to every time"
@@ -142,13 +69,94 @@ def parse(source: Source) -> Annotation:
     return source.annotation(tiers, "eaf", notices=notices)
 
 
-def _interpolate(handler: _Handler) -> int:
+class _Document:
+    """What the XML holds: slots, and for each tier its annotations' attributes, the text among them."""
+
+    def __init__(self, text: str) -> None:
+        self.slots: Slots = {}
+        self.titles: list[str] = []
+        self.aligned: list[list[Entry]] = []
+        self.referring: list[list[Entry]] = []
+        self.media: list[tuple[Entry, int]] = []
+        check_count(text.count("<") // 8)  # an annotation has about that many tags; bounds what is kept below
+        parser = expat.ParserCreate("utf-8")
+        parser.buffer_text = True
+        self._listen(parser)
+        try:
+            parser.Parse(text.encode("utf-8", "replace"), True)
+        except expat.ExpatError as error:
+            said = f"expected XML, got {expat.errors.messages[error.code]} (column {error.offset + 1})"
+            raise AnnotationSyntaxError(said, line=error.lineno) from None
+
+    def _listen(self, parser: expat.XMLParserType) -> None:
+        """Set the handlers. They are most of the time that reading takes: so closures, frequent elements first."""
+        slots, said = self.slots, list[str]()
+        last: Entry = {}
+        rooted = False
+
+        def start(name: str, given: Entry) -> None:
+            nonlocal last, rooted
+            if name == "TIME_SLOT":
+                try:
+                    slots[given["TIME_SLOT_ID"]] = int(given["TIME_VALUE"][:16])
+                except (ValueError, KeyError):
+                    if "TIME_SLOT_ID" not in given or "TIME_VALUE" in given:
+                        refuse("expected a TIME_SLOT with an id and a time in milliseconds, got " + listed(given))
+                    slots[given["TIME_SLOT_ID"]] = None
+            elif name == "ANNOTATION":
+                pass
+            elif name == "ANNOTATION_VALUE":
+                parser.CharacterDataHandler, parser.EndElementHandler = said.append, end
+            elif name == "ALIGNABLE_ANNOTATION" or name == "REF_ANNOTATION":
+                if not self.titles:
+                    refuse("expected an annotation inside a TIER, got one outside")
+                (self.aligned if name == "ALIGNABLE_ANNOTATION" else self.referring)[-1].append(given)
+                last = given
+            elif name == "TIER":
+                self.titles.append(given.get("TIER_ID") or f"tier {len(self.titles) + 1}")
+                self.aligned.append([])
+                self.referring.append([])
+            elif name == "MEDIA_DESCRIPTOR":
+                self.media.append((given, parser.CurrentLineNumber))
+            elif not rooted and name != "ANNOTATION_DOCUMENT":
+                refuse(f"expected an ANNOTATION_DOCUMENT, got {shown(name)}")
+            rooted = True
+
+        def end(name: str) -> None:
+            # Set only while a value is read: other elements' ends say nothing.
+            if name == "ANNOTATION_VALUE":
+                parser.CharacterDataHandler = parser.EndElementHandler = None
+                last[_TEXT] = "".join(said)
+                said.clear()
+
+        def doctype(name: str, *_: object) -> None:
+            # Without a document type there are no entities to expand or to fetch; ELAN writes none.
+            refuse(f"expected XML without a document type, got one for {shown(name)}")
+
+        def listed(given: Entry) -> str:
+            return ", ".join(f"{k}={shown(v)}" for k, v in given.items()) or "neither"
+
+        def refuse(message: str) -> NoReturn:
+            raise AnnotationSyntaxError(message, line=parser.CurrentLineNumber)
+
+        parser.StartElementHandler = start
+        parser.StartDoctypeDeclHandler = doctype
+
+
+def _origin(document: _Document) -> float:
+    """The time in the recording, ms, at which the time line begins: of the sound, if several media are linked."""
+    sound = [m for m in document.media if m[0].get("MIME_TYPE", "").startswith("audio")] or document.media
+    return number(sound[0][0].get("TIME_ORIGIN", "0"), sound[0][1], "a TIME_ORIGIN") if sound else 0.0
+
+
+def _interpolate(slots: Slots, tiers: list[list[Entry]]) -> int:
     """Give a value to each slot without one that has one before it and one after it in its tier; how many got one."""
-    slots, filled = handler.slots, 0
-    for _, entries in handler.tiers:
+    filled = 0
+    for entries in tiers:
         order: list[str] = []
         for entry in entries:
-            for slot in entry.slots or ():
+            for key in ("TIME_SLOT_REF1", "TIME_SLOT_REF2"):
+                slot = entry.get(key, "")
                 if not order or order[-1] != slot:
                     order.append(slot)
         known = [i for i, slot in enumerate(order) if slots.get(slot) is not None]
@@ -163,21 +171,20 @@ def _interpolate(handler: _Handler) -> int:
     return filled
 
 
-def _times(handler: _Handler) -> dict[str, tuple[float, float]]:
-    """Start and end, ms on the time line, of each annotation that has them or inherits them."""
-    times: dict[str, tuple[float, float]] = {}
-    children: dict[tuple[str, int], list[str]] = defaultdict(list)
-    for k, (_, entries) in enumerate(handler.tiers):
-        for entry in entries:
-            if entry.slots is not None:
-                start, end = (handler.slots.get(slot) for slot in entry.slots)
-                if start is not None and end is not None:
-                    times[entry.id] = (start, end)
-            elif entry.parent is not None:
-                children[entry.parent, k].append(entry.id)
+def _inherit(slots: Slots, document: _Document) -> Times:
+    """Times of annotations that refer to others: the other's, or an even part of it where several of a tier do."""
+    times: Times = {}
+    for entry in (entry for entries in document.aligned for entry in entries):
+        start, end = slots.get(entry.get("TIME_SLOT_REF1", "")), slots.get(entry.get("TIME_SLOT_REF2", ""))
+        if start is not None and end is not None:
+            times[entry.get("ANNOTATION_ID", "")] = start, end
     by_parent: dict[str, list[list[str]]] = defaultdict(list)
-    for (parent, _), ids in children.items():
-        by_parent[parent].append(ids)
+    for entries in document.referring:
+        siblings: dict[str, list[str]] = defaultdict(list)
+        for entry in entries:
+            siblings[entry.get("ANNOTATION_REF", "")].append(entry.get("ANNOTATION_ID", ""))
+        for parent, ids in siblings.items():
+            by_parent[parent].append(ids)
     waiting = list(times)
     while waiting:  # from the aligned ones down; a circle of references is never entered
         parent = waiting.pop()
@@ -185,7 +192,7 @@ def _times(handler: _Handler) -> dict[str, tuple[float, float]]:
         for ids in by_parent.pop(parent, ()):
             for i, child in enumerate(ids):
                 if child not in times:
-                    times[child] = (start + (end - start) * i / len(ids), start + (end - start) * (i + 1) / len(ids))
+                    times[child] = start + (end - start) * i / len(ids), start + (end - start) * (i + 1) / len(ids)
                     waiting.append(child)
     return times
 

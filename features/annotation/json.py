@@ -106,6 +106,10 @@ def _tier(entries: list[Any], name: str, kind: str, at: str) -> list[Tier]:
     tier = Tier(name, "point" if point else "interval")
     answers: list[tuple[Any, Any]] = []
     for i, entry in enumerate(entries):
+        if type(entry) is dict and not point and (span := _plain(entry)) is not None:
+            tier.entries.append(span)
+            answers.append((entry.get("given"), entry.get("posterior")) if len(entry) > 3 else _NO_ANSWER)
+            continue
         where = f"{at}/{i}" if at else str(i)
         if isinstance(entry, dict):
             start = _time(entry, _STARTS, where)
@@ -116,7 +120,7 @@ def _tier(entries: list[Any], name: str, kind: str, at: str) -> list[Tier]:
             start = json_number(entry[0], f"{where}/0")
             end = start if point else json_number(entry[1], f"{where}/1")
             label = entry[1] if point else entry[2] if len(entry) == 3 else None
-            answers.append((None, None))
+            answers.append(_NO_ANSWER)
         else:
             raise AnnotationSyntaxError(
                 f"expected a segment with start, end and label, got {kind_of(entry)}", pointer=where
@@ -142,7 +146,16 @@ def _tier(entries: list[Any], name: str, kind: str, at: str) -> list[Tier]:
     ]
 
 
+def _plain(entry: dict[str, Any]) -> Segment | None:
+    """An entry as we write it, without looking for other spellings; None if it is another kind."""
+    start, end, label = entry.get("start"), entry.get("end"), entry.get("label", 0)
+    if type(start) is not float or type(end) is not float or not (label is None or type(label) is str):
+        return None
+    return Segment(start, end, label) if math.isfinite(start) and math.isfinite(end) else None
+
+
 _MISSING = object()
+_NO_ANSWER = (None, None)
 
 
 def _time(entry: dict[str, Any], keys: tuple[str, ...], at: str, default: Any = _MISSING) -> Any:
@@ -197,8 +210,14 @@ def to_object(annotation: Annotation) -> dict[str, Any]:
 
 
 def write(annotation: Annotation) -> bytes:
-    """Every tier. UTF-8."""
-    return (json.dumps(to_object(annotation), ensure_ascii=False, indent=1) + "\n").encode()
+    """Every tier, an entry a line. UTF-8."""
+    body = to_object(annotation)
+    tiers = []
+    for tier in body.pop("tiers"):
+        entries = ",\n".join("    " + json.dumps(e, ensure_ascii=False) for e in tier.pop("entries"))
+        tiers.append(f'  {json.dumps(tier, ensure_ascii=False)[:-1]}, "entries": [\n{entries}\n  ]}}')
+    head = json.dumps(body, ensure_ascii=False)[:-1]
+    return (head + ', "tiers": [\n' + ",\n".join(tiers) + "\n]}\n").encode()
 
 
 FORMAT = Format("json", "Phonechain JSON", (".json",), "application/json", sniff, parse, write)

@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections import defaultdict
+from math import isfinite
+from operator import itemgetter
 from typing import Any
 
 from features.annotation.base import (
@@ -31,10 +34,10 @@ from features.annotation.tiers import beside
 from features.errors import AnnotationSyntaxError, Notice
 from features.segments import Segment
 
-_CHOICES = ("labels", "text", "choices", "taxonomy", "number", "rating")
+_CHOICES = ("text", "choices", "taxonomy", "number", "rating")
 
-Found = list[tuple[str, float, float, str, float | None]]
-"""control, start, end, label, score of each region"""
+Found = dict[str, list[tuple[float, float, str, float | None]]]
+"""By control: start, end, label, score of each region."""
 
 
 def sniff(source: Source) -> int:
@@ -95,15 +98,15 @@ def _annotation(source: Source, task: dict[str, Any], at: str) -> Annotation:
         found, end = _regions(results, where)
     else:
         found, end = _reduced(task, at)
-    check_count(len(found))
+    check_count(sum(map(len, found.values())))
     tiers: list[Tier] = []
-    for control in dict.fromkeys(f[0] for f in found):
-        regions = sorted((f for f in found if f[0] == control), key=lambda f: (f[1], f[2]))
-        tiers.append(Tier(control, "interval", [Segment(a, b, label) for _, a, b, label, _ in regions]))
-        if any(f[4] is not None for f in regions):
+    for control, regions in found.items():
+        regions.sort(key=itemgetter(0, 1))
+        tiers.append(Tier(control, "interval", [Segment(a, b, label) for a, b, label, _ in regions]))
+        if any(r[3] is not None for r in regions):
             base = control.removesuffix(ANSWER)
             name = base + (POSTERIOR if base != control else SCORE)
-            numbers = [Segment(a, b, "" if score is None else f"{score:.4f}") for _, a, b, _, score in regions]
+            numbers = [Segment(a, b, "" if score is None else f"{score:.4f}") for a, b, _, score in regions]
             tiers.append(Tier(name, "interval", numbers))
     return source.annotation(tiers, "label-studio", end=end, notices=notices)
 
@@ -126,34 +129,34 @@ def _results(task: dict[str, Any], at: str) -> tuple[list[Any], str, int]:
 
 
 def _regions(results: list[Any], where: str) -> tuple[Found, float | None]:
-    found: Found = []
-    end = None
+    found: Found = defaultdict(list)
+    end: float | None = None
     for i, region in enumerate(results):
-        pointer = f"{where}/{i}"
         if not isinstance(region, dict):
+            pointer = f"{where}/{i}"
             raise AnnotationSyntaxError(f"expected a region as an object, got {kind_of(region)}", pointer=pointer)
         value = region.get("value")
         if not isinstance(value, dict) or "start" not in value:
             continue  # a choice for the whole recording, or a relation between regions
-        start = json_number(value["start"], f"{pointer}/value/start")
-        stop = json_number(value.get("end"), f"{pointer}/value/end")
-        length = region.get("original_length")
-        if isinstance(length, (int, float)) and not isinstance(length, bool) and 0 < length < 1e9:
-            end = float(length)
-        score = region.get("score")
-        score = (
-            float(score)
-            if isinstance(score, (int, float)) and not isinstance(score, bool) and abs(score) < 1e9
-            else None
-        )
+        start, stop = value["start"], value.get("end")
+        if not (type(start) is float and type(stop) is float and isfinite(start + stop)):
+            start = json_number(start, f"{where}/{i}/value/start")
+            stop = json_number(stop, f"{where}/{i}/value/end")
+        end = _small(region.get("original_length")) or end
         control = region.get("from_name")
-        found.append((control if isinstance(control, str) else "labels", start, stop, _label(value), score))
+        score = _small(region["score"]) if "score" in region else None
+        found[control if isinstance(control, str) else "labels"].append((start, stop, _label(value), score))
     return found, end
+
+
+def _small(value: Any) -> float | None:
+    """A number that is no nonsense, or None."""
+    return float(value) if type(value) in (int, float) and abs(value) < 1e9 else None
 
 
 def _reduced(task: dict[str, Any], at: str) -> tuple[Found, float | None]:
     """The form without annotators: each control's name holds its regions."""
-    found: Found = []
+    found: Found = defaultdict(list)
     for control, regions in task.items():
         if not isinstance(regions, list):
             continue
@@ -161,13 +164,17 @@ def _reduced(task: dict[str, Any], at: str) -> tuple[Found, float | None]:
             if isinstance(value, dict) and "start" in value:
                 pointer = f"{at}/{control}/{i}".lstrip("/")
                 start = json_number(value["start"], f"{pointer}/start")
-                found.append((control, start, json_number(value.get("end"), f"{pointer}/end"), _label(value), None))
+                found[control].append((start, json_number(value.get("end"), f"{pointer}/end"), _label(value), None))
     return found, None
 
 
 def _label(value: dict[str, Any]) -> str:
-    said = next((value[k] for k in _CHOICES if value.get(k) is not None), "")
-    if isinstance(said, list):
+    said = value.get("labels")
+    if said is None:
+        said = next((value[k] for k in _CHOICES if value.get(k) is not None), "")
+    if type(said) is list:
+        if len(said) == 1 and type(said[0]) is str:
+            return said[0]
         return ", ".join(str(s) for s in said[:20] if isinstance(s, (str, int, float)))
     return said if isinstance(said, str) else shown(str(said)[:40]) if isinstance(said, dict) else str(said)
 
@@ -199,7 +206,7 @@ def write(annotation: Annotation) -> bytes:
                 region["score"] = float(score)
             results.append(region)
     task = {"data": {"audio": ""}, "annotations": [{"result": results}]}
-    return (json.dumps([task], ensure_ascii=False, indent=1) + "\n").encode()
+    return (json.dumps([task], ensure_ascii=False) + "\n").encode()
 
 
 def _folded(annotation: Annotation, tier: Tier) -> bool:

@@ -8,21 +8,24 @@ word is noise. So one reader takes the long form, the short form, the old short 
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
-from collections.abc import Iterator
 
 from features.annotation.base import Annotation, Format, Source, Tier, check_count, number, seconds, shown
 from features.errors import AnnotationError, AnnotationSyntaxError, Notice
 from features.segments import ROUNDING, Segment
 
+# Space, comments, noise. Possessive throughout, so that no input makes the machine try twice.
+_NOISE = r"""(?:\s++|![^\n]*+|[^\s"<!+\-0-9]\S*+)*+"""
 _TOKEN = re.compile(
-    r"""(?:\s++|![^\n]*+|[^\s"<!+\-0-9]\S*+)*+   # space, comments, noise; possessive: never tried twice
-    (?: "(?P<text>[^"]*+(?:""[^"]*+)*+)(?P<close>"?+)
+    _NOISE
+    + r"""(?: "(?P<text>[^"]*+(?:""[^"]*+)*+)(?P<close>"?+)
       | (?P<number>[+\-0-9]\S*+)
       | <(?P<flag>[^>\s]*+)>?+
       | (?P<stop>\Z) )""",
     re.VERBOSE,
 )
+_PLAIN_NUMBER = r"([+\-]?[0-9]{1,30}+(?:\.[0-9]*+)?(?:[eE][+\-]?[0-9]{1,2})?)(?!\S)"
+_INTERVAL = re.compile(rf"""{_NOISE}{_PLAIN_NUMBER}{_NOISE}{_PLAIN_NUMBER}{_NOISE}"([^"]*+(?:""[^"]*+)*+)\"""")
+_PLAIN = re.compile(_PLAIN_NUMBER)
 _KINDS = {"text": "a quoted text", "number": "a number", "flag": "a <flag>", "stop": "the end of the file"}
 
 
@@ -31,56 +34,68 @@ class _Reader:
 
     def __init__(self, text: str, start: int) -> None:
         self.source = text
-        self.tokens: Iterator[re.Match[str]] = _TOKEN.finditer(text, start)
+        self.at = start
         self.match: re.Match[str] | None = None
-        self._breaks: list[int] | None = None
 
     def line(self) -> int:
         """The line, from 1, of the token read last."""
         if self.match is None:
             return 1
-        if self._breaks is None:
-            self._breaks = [m.start() for m in re.finditer("\n", self.source)]
-        kind = "text" if self.match["text"] is not None else self.match.lastgroup or "stop"
-        at = self.match.end() if kind == "stop" else self.match.start(kind)
-        return bisect_right(self._breaks, max(at - 1, 0)) + 1
+        kind = self.kind()
+        at = len(self.source.rstrip()) if kind == "stop" else self.match.start(kind)
+        return self.source.count("\n", 0, at) + 1
 
-    def _next(self, kind: str, what: str) -> str:
-        match = self.match = next(self.tokens, self.match)
-        value = match[kind] if match else None
+    def kind(self) -> str:
+        """What the token read last is."""
+        return next((k for k in _KINDS if self.match is not None and self.match[k] is not None), "stop")
+
+    def next(self) -> re.Match[str]:
+        match = self.match = _TOKEN.match(self.source, self.at)
+        assert match is not None  # the end of the text is a token as well
+        self.at = match.end()
+        return match
+
+    def _expect(self, kind: str, what: str) -> str:
+        match = self.next()
+        value: str | None = match[kind]
         if value is None:
-            got = next((k for k in _KINDS if match and match[k] is not None), "stop")
-            said = f" {shown(match[got])}" if match and match[got] else ""
-            raise AnnotationSyntaxError(f"expected {what}, got {_KINDS[got]}{said}", line=self.line())
+            said = f" {shown(match[self.kind()])}" if match[self.kind()] else ""
+            raise AnnotationSyntaxError(f"expected {what}, got {_KINDS[self.kind()]}{said}", line=self.line())
         return value
 
     def text(self, what: str) -> str:
-        value = self._next("text", what)
+        value = self._expect("text", what)
         if self.match is not None and not self.match["close"]:
             raise AnnotationSyntaxError(f"expected a closing quote after {shown(value)}, got none", line=self.line())
         return value.replace('""', '"') if '"' in value else value
 
     def number(self, what: str) -> float:
-        value = self._next("number", what)
-        try:
-            result = float(value)
-        except ValueError:
-            result = number(value, self.line(), what)
-        if result - result != 0 or "_" in value:  # infinite or not a number
-            result = number(value, self.line(), what)
-        return result
+        value = self._expect("number", what)
+        # The line is counted only where it is told.
+        return float(value) if _PLAIN.fullmatch(value) else number(value, self.line(), what)
 
     def count(self, what: str) -> int:
         value = self.number(what)
         if value < 0 or value != int(value):
-            raise AnnotationSyntaxError(
-                f"expected {what} as a whole number of 0 or more, got {value:g}", line=self.line()
-            )
+            message = f"expected {what} as a whole number of 0 or more, got {value:g}"
+            raise AnnotationSyntaxError(message, line=self.line())
         check_count(int(value), self.line())
         return int(value)
 
     def flag(self, what: str) -> str:
-        return self._next("flag", what)
+        return self._expect("flag", what)
+
+    def interval(self) -> Segment:
+        if plain := _INTERVAL.match(self.source, self.at):  # three tokens in one go
+            start, end, text = plain.groups()
+            self.at = plain.end()
+            return Segment(float(start), float(end), text.replace('""', '"') if '"' in text else text)
+        start, end = self.number("the start of an interval"), self.number("the end of an interval")
+        return Segment(start, end, self.text("the text of an interval"))
+
+    def point(self) -> Segment:
+        time = self.number("the time of a point")
+        return Segment(time, time, self.text("the mark of a point"))
 
 
 def sniff(source: Source) -> int:
@@ -108,7 +123,7 @@ def parse(source: Source) -> Annotation:
     start, end = reader.number("the start of the file"), reader.number("the end of the file")
     size = reader.count("the number of tiers") if reader.flag("<exists>") == "exists" else 0
     tiers: list[Tier] = []
-    notices: list[Notice] = []
+    total = 0
     for _ in range(size):
         kind = reader.text('the class of a tier, "IntervalTier" or "TextTier"')
         if kind not in ("IntervalTier", "TextTier"):
@@ -119,31 +134,16 @@ def parse(source: Source) -> Annotation:
         tier = Tier(name, "interval" if kind == "IntervalTier" else "point")
         reader.number("the start of a tier")
         reader.number("the end of a tier")
-        _entries(
-            reader, tier, reader.count("the number of intervals" if tier.kind == "interval" else "the number of points")
-        )
-        check_count(sum(len(t.entries) for t in tiers) + len(tier.entries), reader.line())
+        count = reader.count("the number of intervals" if tier.kind == "interval" else "the number of points")
+        total += count
+        check_count(total)
+        one = reader.interval if tier.kind == "interval" else reader.point
+        tier.entries = [one() for _ in range(count)]
         tiers.append(tier)
-    notices += zero_lengths(tiers)
     long = "xmin" in text[first.end() : first.end() + 200]
-    return source.annotation(tiers, "textgrid" if long else "textgrid-short", start=start, end=end, notices=notices)
-
-
-def _entries(reader: _Reader, tier: Tier, size: int) -> None:
-    add, number_, text_ = tier.entries.append, reader.number, reader.text
-    if tier.kind == "interval":
-        for _ in range(size):
-            add(
-                Segment(
-                    number_("the start of an interval"),
-                    number_("the end of an interval"),
-                    text_("the text of an interval"),
-                )
-            )
-    else:
-        for _ in range(size):
-            time = number_("the time of a point")
-            add(Segment(time, time, text_("the mark of a point")))
+    return source.annotation(
+        tiers, "textgrid" if long else "textgrid-short", start=start, end=end, notices=zero_lengths(tiers)
+    )
 
 
 def _chronological(reader: _Reader, source: Source) -> Annotation:
@@ -157,15 +157,17 @@ def _chronological(reader: _Reader, source: Source) -> Annotation:
         reader.number("the end of a tier")
     total = 0
     while True:
-        reader.match = token = next(reader.tokens, None)
-        if token is None or token["stop"] is not None:
+        token = reader.next()
+        if token["stop"] is not None:
             break
-        place = number(token["number"] or "", reader.line(), "the number of a tier")
-        if not 1 <= place <= len(tiers) or place != int(place):
-            raise AnnotationSyntaxError(f"expected a tier from 1 to {len(tiers)}, got {place:g}", line=reader.line())
+        place = token["number"]
+        if place is None or not place.isdecimal() or not 1 <= int(place[:9]) <= len(tiers):
+            got = shown(token[reader.kind()])
+            raise AnnotationSyntaxError(f"expected a tier from 1 to {len(tiers)}, got {got}", line=reader.line())
         total += 1
-        check_count(total, reader.line())
-        _entries(reader, tiers[int(place) - 1], 1)
+        check_count(total)
+        tier = tiers[int(place) - 1]
+        tier.entries.append(reader.interval() if tier.kind == "interval" else reader.point())
     return source.annotation(tiers, "textgrid", start=start, end=end, notices=zero_lengths(tiers))
 
 

@@ -8,6 +8,7 @@ follows and the text is UTF-16.
 from __future__ import annotations
 
 import math
+import re
 import struct
 
 from features.annotation.base import Annotation, Format, Source, Tier, check_count, shown
@@ -16,6 +17,7 @@ from features.errors import AnnotationError, AnnotationSyntaxError
 from features.segments import Segment
 
 _MAGIC = b"ooBinaryFile"
+_HIGH_SURROGATE = re.compile(b"[\xd8-\xdb]")
 
 
 class _Bytes:
@@ -52,7 +54,12 @@ class _Bytes:
         if length != 0xFFFF:
             return self.take(length, what).decode("latin-1")
         length = int.from_bytes(self.take(2, what), "big")
-        return self.take(2 * length, what).decode("utf-16-be", "replace")
+        # The length counts characters, and each one past U+FFFF takes a second unit.
+        text, missing = b"", length
+        while missing:
+            part = self.take(2 * missing, what)
+            text, missing = text + part, len(_HIGH_SURROGATE.findall(part[::2]))
+        return text.decode("utf-16-be", "replace")
 
 
 def sniff(source: Source) -> int:
@@ -107,7 +114,7 @@ def write(annotation: Annotation) -> bytes:
 
 def _text(text: str) -> bytes:
     body = text.encode("ascii") if text.isascii() else text.encode("utf-16-be", "replace")
-    length = len(body) if text.isascii() else len(body) // 2
+    length = len(text)
     if length >= 0xFFFF:
         raise AnnotationError(f"expected texts of at most 65534 characters in a binary TextGrid, got {length}")
     return struct.pack(">H", length) + body if text.isascii() else struct.pack(">HH", 0xFFFF, length) + body

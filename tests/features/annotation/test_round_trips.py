@@ -3,7 +3,7 @@
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from features.annotation import FORMATS, Annotation, Tier, add_labels, choose_tier, read, tier_segments, write
@@ -57,6 +57,7 @@ def attempt(function, *args):
 
 
 @pytest.mark.parametrize("name", FORMATS)
+@settings(max_examples=25, deadline=None)
 @given(data=st.data())
 def test_one_tier(name, data):
     # A whole millisecond step, so that rounding never makes an interval empty.
@@ -75,6 +76,7 @@ def test_one_tier(name, data):
 
 
 @pytest.mark.parametrize("name", FORMATS)
+@settings(max_examples=25, deadline=None)
 @given(data=st.data())
 def test_what_we_write_is_recognised_by_its_content(name, data):
     count = data.draw(st.integers(3, 8))
@@ -88,6 +90,7 @@ def test_what_we_write_is_recognised_by_its_content(name, data):
 
 
 @pytest.mark.parametrize("name", sorted(HOLDS_ALL_TIERS))
+@settings(max_examples=25, deadline=None)
 @given(data=st.data())
 def test_several_tiers(name, data):
     label = st.sampled_from(["a", "ə", None, "two words", 'say "so"', "a,b", "x;y"])
