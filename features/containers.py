@@ -7,6 +7,7 @@ announces, because libsndfile quietly takes a file's end for the end of the soun
 
 from __future__ import annotations
 
+import re
 import struct
 from dataclasses import dataclass
 from typing import BinaryIO
@@ -143,7 +144,7 @@ def promised(container: Container, file: BinaryIO) -> int | None:
             return int.from_bytes(file.read(4), "big")
         if container is SPHERE:
             count = sphere_fields(file).get("sample_count", "")
-            return int(count) if count.isdigit() else None
+            return int(count) if re.fullmatch("[0-9]{1,18}", count) else None
     except struct.error:
         return None
     return None

@@ -82,7 +82,7 @@ def silent_share(samples: NDArray[np.float32], rate: int) -> float:
     """Share of 10 ms cells without a sample above `SILENCE`; a last, shorter cell counts as one."""
     cell = max(1, rate // 100)
     starts = np.arange(0, len(samples), cell)
-    loudest = np.maximum.reduceat(np.abs(samples), starts)
+    loudest = np.maximum(np.maximum.reduceat(samples, starts), -np.minimum.reduceat(samples, starts))
     return float((loudest < SILENCE).mean())
 
 

@@ -209,6 +209,15 @@ def test_a_wav_that_claims_more_than_it_holds(claims: int) -> None:
     assert (audio.notices[0].value, audio.notices[0].limit) == (1.0, pytest.approx(claims / 32000, abs=1e-3))
 
 
+@pytest.mark.parametrize("count", ["¹000", "-5", "9" * 5000, ""])
+def test_a_sphere_header_with_a_broken_count_is_not_believed(count: str) -> None:
+    fields = {"sample_n_bytes": "2", "channel_count": "1", "sample_rate": "16000", "sample_byte_format": "01"}
+    header = sphere(b"", sample_coding="pcm", **fields).replace(
+        b"end_head", f"sample_count -i {count}\nend_head".encode()
+    )
+    assert decode(header[:8192].ljust(8192) + PCM).duration > 0.9
+
+
 def test_a_flac_without_a_length_is_decoded_to_its_end() -> None:
     data = bytearray(written(SPEECH, 16000, "FLAC"))
     data[21:26] = bytes([data[21] & 0xF0, 0, 0, 0, 0])
