@@ -1,0 +1,186 @@
+"""What the experiments are computed on, as datasets: the folds of the letters, or train, dev and test speakers of speech."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from features import corpora
+from features.corpora import letters
+from features.mfcc import FeatureSettings
+from model.data import Batch, Dataset, Featurised, Normaliser, dataset, featurise, hold_out
+
+GROUPS = 10
+"""Into how many groups the words are dealt for the split with held-out words."""
+
+
+@dataclass(frozen=True)
+class Fold:
+    """What one cell is computed on. `dev` is None where no data is left for it: then the last epoch counts."""
+
+    name: str
+    labels: list[str]
+    train: Dataset
+    dev: Dataset | None
+    test: Dataset
+
+
+class Letters:
+    """The OCR letters: ten folds, or the words dealt into ten groups ("held-out-words")."""
+
+    name = "letters"
+
+    def __init__(self, path: Path) -> None:
+        self.words = letters.read(path)
+        self.labels = [chr(ord("a") + n) for n in range(26)]
+        self.starts = np.concatenate([[0], np.cumsum(self.words.lengths)])
+
+    @cached_property
+    def digest(self) -> str:
+        """Of everything that the results depend on."""
+        return _digest(self.words.x, self.words.y, self.words.folds)
+
+    def folds(self, split: str) -> list[str]:
+        """Names of the folds."""
+        return [str(n) for n in range(GROUPS)]
+
+    def fold(self, split: str, name: str, *, speaker_normalised: bool = False, augment: str = "") -> Fold:
+        """One fold to test on, and the others to train on."""
+        part, test = self._parts(split), int(name)
+        return self._fold(f"fold {name}", part != test, None, part == test, augment)
+
+    def choice(self, split: str, *, speaker_normalised: bool = False, augment: str = "") -> Fold:
+        """Where settings are chosen: without the first fold, the last one as the dev set ("test" here)."""
+        part = self._parts(split)
+        held = part == GROUPS - 1
+        return self._fold("dev", (part != 0) & ~held, None, held, augment)
+
+    def _parts(self, split: str) -> NDArray[np.int64]:
+        if split != "held-out-words":
+            return np.asarray(self.words.folds)
+        order = {word: n % GROUPS for n, word in enumerate(sorted(set(self.words.words)))}
+        return np.asarray([order[word] for word in self.words.words])
+
+    def _fold(self, name: str, train: NDArray[np.bool_], dev: None, test: NDArray[np.bool_], augment: str) -> Fold:
+        rows = np.repeat(train, self.words.lengths)
+        normaliser = Normaliser.fit(self.words.x[rows])
+        data = self._dataset(train, normaliser)
+        if augment == "shift":
+            data = ShiftedLetters(
+                data.x, data.y, data.starts, data.groups, normaliser.mean.numpy(), normaliser.std.numpy()
+            )
+        return Fold(name, self.labels, data, None, self._dataset(test, normaliser))
+
+    def _dataset(self, keep: NDArray[np.bool_], normaliser: Normaliser) -> Dataset:
+        rows = np.repeat(keep, self.words.lengths)
+        starts = np.concatenate([[0], np.cumsum(np.asarray(self.words.lengths)[keep])])
+        x = np.asarray(normaliser.apply(self.words.x[rows]), dtype=np.float32)
+        return Dataset(x, self.words.y[rows].astype(np.int64), starts, np.arange(len(starts) - 1))
+
+
+_HEIGHT, _WIDTH = 16, 8
+
+
+def _shifts() -> NDArray[np.int64]:
+    """[9, 128] for each move by at most a pixel, which pixel comes where; 128 stands for a blank one from outside."""
+    framed = np.full((_HEIGHT + 2, _WIDTH + 2), _HEIGHT * _WIDTH)
+    framed[1:-1, 1:-1] = np.arange(_HEIGHT * _WIDTH).reshape(_HEIGHT, _WIDTH)
+    return np.stack([framed[r : r + _HEIGHT, c : c + _WIDTH].ravel() for r in range(3) for c in range(3)])
+
+
+@dataclass(frozen=True)
+class ShiftedLetters(Dataset):
+    """Training letters, each moved anew by -1, 0 or 1 pixel in both directions whenever it is used.
+
+    The draw depends on the batch alone, so that a resumed run sees what an unbroken one sees.
+    """
+
+    mean: NDArray[np.float32]
+    std: NDArray[np.float32]
+
+    def batch(self, sequences: NDArray[np.int64], device: torch.device = torch.device("cpu")) -> Batch:  # noqa: B008
+        """The given sequences, packed, with moved letters."""
+        batch = super().batch(sequences, device)
+        random = np.random.default_rng(sequences.tolist())
+        pixels = batch.x.cpu().numpy() * self.std + self.mean
+        padded = np.concatenate([pixels, np.zeros((len(pixels), 1), dtype=np.float32)], 1)
+        moved = np.take_along_axis(padded, _shifts()[random.integers(0, 9, len(pixels))], 1)
+        x = ((moved - self.mean) / self.std).astype(np.float32)
+        return replace(batch, x=torch.from_numpy(x).to(device))
+
+
+class Speech:
+    """A corpus of recordings with the splits "train", "test" and, if it has one, "dev"; else a tenth of the speakers."""
+
+    name = "speech"
+
+    def __init__(
+        self, root: Path, cache: Path, *, drop: tuple[str, ...] = (), tell: Callable[[str], None] = print
+    ) -> None:
+        self.corpus = corpora.read(root)
+        self.drop, self.tell, self.cache = drop, tell, cache
+        for problem in self.corpus.problems[:5]:
+            tell(f"left out: {problem}")
+        train, dev = self.corpus.split("train"), self.corpus.split("dev")
+        if not dev:
+            train, dev = hold_out(train, 0.1, 1)
+        self.items = {
+            name: self._featurise(name, utterances)
+            for name, utterances in (("train", train), ("dev", dev), ("test", self.corpus.split("test")))
+        }
+        found = {s.label for i in self.items["train"] for s in i.segments if s.label is not None}
+        self.labels = sorted(found - set(drop))
+
+    def _featurise(self, name: str, utterances: list) -> list[Featurised]:  # type: ignore[type-arg]
+        def tell(done: int, total: int) -> None:
+            if done % 500 == 0 or done == total:
+                self.tell(f"features of the {name} set: {done} of {total} utterances")
+
+        return featurise(utterances, FeatureSettings(), cache=self.cache, progress=tell)
+
+    @cached_property
+    def digest(self) -> str:
+        """Of everything that the results depend on."""
+        fold = self.fold("", "test")
+        return _digest(fold.train.x, fold.train.y, fold.test.x, fold.test.y)
+
+    def folds(self, split: str) -> list[str]:
+        """There is one test set."""
+        return ["test"]
+
+    def fold(self, split: str, name: str, *, speaker_normalised: bool = False, augment: str = "") -> Fold:
+        """Train, dev and test; normalised over the training set or over each speaker's recordings."""
+        rows = np.concatenate([i.features for i in self.items["train"]])
+        normaliser = Normaliser.fit(rows, by_speaker=speaker_normalised)
+        data = {k: dataset(v, self.labels, normaliser, drop=self.drop) for k, v in self.items.items()}
+        return Fold("test", self.labels, data["train"], data["dev"], data["test"])
+
+    def choice(self, split: str, *, speaker_normalised: bool = False, augment: str = "") -> Fold:
+        """Where settings are chosen: the dev set is "test" here, and no other data counts."""
+        fold = self.fold(split, "test", speaker_normalised=speaker_normalised)
+        assert fold.dev is not None
+        return replace(fold, name="dev", test=fold.dev)
+
+
+Source = Letters | Speech
+
+
+def open_source(path: Path, cache: Path, tell: Callable[[str], None]) -> Source:
+    """The corpus at `path`: the letters if it is a file, speech if it is a folder (TIMIT's layout is recognised)."""
+    if path.is_file():
+        return Letters(path)
+    return Speech(path, cache, drop=("+NSN+",), tell=tell)
+
+
+def _digest(*arrays: NDArray[np.generic]) -> str:
+    digest = hashlib.sha256()
+    for array in arrays:
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()[:16]
