@@ -39,7 +39,7 @@ from features.containers import (
     sniff,
     sphere_fields,
 )
-from features.decoders import Block, Stream, Undecodable, open_av, open_sndfile
+from features.decoders import Block, NoSound, Stream, Undecodable, open_av, open_sndfile
 from features.errors import (
     AudioError,
     AudioTooLong,
@@ -47,12 +47,13 @@ from features.errors import (
     EmptyAudio,
     NonFiniteAudio,
     Notice,
+    SettingsError,
     TruncatedAudio,
     UnrecognisedAudio,
 )
 
 RATES = (1000, 768000)
-"""Sample rates that a file may have (Hz)."""
+"""Sample rates that a file, or an answer, may have (Hz)."""
 
 OVERSHOOT = 2.0
 """Peak up to which samples over full scale are cut (lossy decoders overshoot); a higher one shows another scale."""
@@ -103,7 +104,10 @@ def decode(
         NonFiniteAudio: NaN or infinity among the samples.
         ChannelError: no such channel.
         AudioError: the file cannot be read, or its sample rate is out of bounds.
+        SettingsError: `rate` is out of bounds.
     """
+    if rate is not None and not RATES[0] <= rate <= RATES[1]:
+        raise SettingsError(f"expected a rate from {RATES[0]} to {RATES[1]} Hz, got {rate}", pointer="rate", value=rate)
     with _opened(source) as file:
         size = file.seek(0, io.SEEK_END)
         file.seek(0)
@@ -256,7 +260,7 @@ def _decode(
 ) -> tuple[Stream, _Intake]:
     """The first decoder that gives all that the header promises, else the one that gives most."""
     best: tuple[Stream, _Intake] | None = None
-    reasons = []
+    reasons: list[Undecodable] = []
     empty = False
     for opening in _decoders(container, file, size):
         try:
@@ -265,10 +269,10 @@ def _decode(
                 for block in stream.blocks:
                     intake.take(block)
         except Undecodable as error:
-            reasons.append(str(error))
+            reasons.append(error)
             continue
         if stream.damage:
-            reasons.append(stream.damage)
+            reasons.append(Undecodable(stream.damage))
         elif stream.frames == 0:
             empty = True
         if intake.count and (best is None or intake.count / stream.rate > best[1].count / best[0].rate):
@@ -282,10 +286,8 @@ def _decode(
             f"expected at least one sample, got a {container.title} header and none", pointer="audio", value=0, limit=1
         )
     reason = reasons[-1]
-    if reason in ("there is no sound track in it", "its codec is unknown") or "ecoder not found" in reason:
-        raise UnrecognisedAudio(
-            f"expected sound, got {container.title} of which {reason}", pointer="audio", value=reason
-        )
+    if isinstance(reason, NoSound):
+        raise UnrecognisedAudio(f"expected sound, got a {container.title} file; {reason}", pointer="audio")
     raise TruncatedAudio(
         f"expected a whole {container.title} file, got {size} bytes that break off or are damaged before their first "
         f"sample ({reason})",
@@ -320,13 +322,15 @@ def _container_notices(container: Container, file: BinaryIO, stream: Stream, cou
     """What the file promised and did not hold, and by how much its sound may be shifted."""
     notices = []
     seconds = count / stream.rate
-    wanted = promised(container, file) or stream.frames
+    exactly = promised(container, file)
+    wanted = exactly if exactly is not None else (stream.frames or 0) - stream.rate // 10  # others round and pad
     if stream.damage:
         message = f"the file is damaged after {seconds:.3f} s: {stream.damage}; what comes before was decoded"
         notices.append(Notice("audio-truncated", message, "audio", round(seconds, 3)))
-    elif wanted and count < wanted - stream.rate // 10:
-        message = f"the header announces {wanted / stream.rate:.3f} s, the file holds {seconds:.3f} s"
-        notices.append(Notice("audio-truncated", message, "audio", round(seconds, 3), round(wanted / stream.rate, 3)))
+    elif count < wanted:
+        announced = (exactly or stream.frames or 0) / stream.rate
+        message = f"the header announces {announced:.3f} s, the file holds {seconds:.3f} s"
+        notices.append(Notice("audio-truncated", message, "audio", round(seconds, 3), round(announced, 3)))
     elif container is OGG and not ogg_ends(file, file.seek(0, io.SEEK_END)):
         message = f"the file ends without its last page, after {seconds:.3f} s"
         notices.append(Notice("audio-truncated", message, "audio", round(seconds, 3)))

@@ -30,6 +30,10 @@ class Undecodable(Exception):
     """The decoder can do nothing with the file: its own words, for the message."""
 
 
+class NoSound(Undecodable):
+    """The container is sound, but nothing in it that a codec here could turn into samples."""
+
+
 @dataclass(slots=True)
 class Stream:
     """An opened file.
@@ -104,7 +108,8 @@ def open_av(file: BinaryIO, container: Container) -> Iterator[Stream]:
     """Through FFmpeg, told which demuxer to use.
 
     Raises:
-        Undecodable: it does not take the file, or there is no sound in it.
+        Undecodable: it does not take the file.
+        NoSound: it does, and finds no sound that it could decode.
     """
     file.seek(0)
     try:
@@ -113,11 +118,11 @@ def open_av(file: BinaryIO, container: Container) -> Iterator[Stream]:
         raise Undecodable(_words(error)) from None
     with source:
         if not source.streams.audio:
-            raise Undecodable("there is no sound track in it")
+            raise NoSound("there is no sound track in it")
         track = source.streams.audio[0]
         codec = track.codec_context
         if codec is None:
-            raise Undecodable("its codec is unknown")
+            raise NoSound("its codec is unknown")
         skip = 0
         if codec.name == "opus" and container in (MATROSKA, MP4):
             # FFmpeg counts Opus's pre-skip at the rate that the file names, but decodes at 48 kHz: 4 ms late from a 16
@@ -127,6 +132,8 @@ def open_av(file: BinaryIO, container: Container) -> Iterator[Stream]:
         frames = _av_frames(source, track)
         try:
             first = next(frames, None)
+        except (av.error.DecoderNotFoundError, NotImplementedError) as error:
+            raise NoSound(_words(error)) from None
         except (av.error.FFmpegError, ValueError, OSError) as error:
             raise Undecodable(_words(error)) from None
         if first is None:

@@ -74,6 +74,17 @@ def encoded(
     return file.getvalue()
 
 
+def silent_film() -> bytes:
+    """A video of one black picture and no sound."""
+    file = io.BytesIO()
+    with av.open(file, "w", format="matroska") as out:
+        stream = out.add_stream("ffv1", rate=25, width=16, height=16, pix_fmt="yuv420p")
+        picture = av.VideoFrame.from_ndarray(np.zeros((24, 16), np.uint8), format="yuv420p")
+        for packet in [*stream.encode(picture), *stream.encode(None)]:
+            out.mux(packet)
+    return file.getvalue()
+
+
 def riff(data: bytes, *, claims: int | None = None, rate: int = 16000) -> bytes:
     """A WAV of 16-bit samples by hand, whose data chunk claims what you like."""
     fmt = struct.pack("<4sIHHIIHH", b"fmt ", 16, 1, 1, rate, 2 * rate, 2, 16)

@@ -17,10 +17,11 @@ from features.errors import (
     EmptyAudio,
     NonFiniteAudio,
     PhonechainError,
+    SettingsError,
     TruncatedAudio,
     UnrecognisedAudio,
 )
-from tests.features.soundfiles import CLICKS, click_times, clicks, encoded, riff, sphere, written
+from tests.features.soundfiles import CLICKS, click_times, clicks, encoded, riff, silent_film, sphere, written
 from tests.features.speechlike import speechlike
 
 SPEECH = speechlike(16000, 1.0)
@@ -184,6 +185,12 @@ def test_resampling_keeps_time_and_sound() -> None:
     assert resample(SPEECH, 16000, 16000) is SPEECH
 
 
+@pytest.mark.parametrize("rate", [-1, 0, 10**7])
+def test_absurd_rates_cannot_be_asked_for(rate: int) -> None:
+    with pytest.raises(SettingsError, match=f"got {rate}"):
+        decode(riff(PCM), rate=rate)
+
+
 @pytest.mark.parametrize("rate", [999, 2_000_000_000])
 def test_absurd_rates_are_refused(rate: int) -> None:
     with pytest.raises(AudioError, match="sample rate from 1000 to 768000 Hz, got"):
@@ -230,6 +237,7 @@ def test_a_flac_without_a_length_is_decoded_to_its_end() -> None:
     ("data", "seconds"),
     [
         (riff(PCM)[:20000], 0.62),
+        (riff(PCM)[:-2000], 0.93),
         (written(SPEECH, 16000, "FLAC")[:-6000], 0.5),
         (written(np.tile(SPEECH, 8), 16000, "OGG", "VORBIS")[:-4000], 4.0),
         (encoded(SPEECH, 16000, "mp3", "libmp3lame")[:-2000], 0.3),
@@ -237,7 +245,7 @@ def test_a_flac_without_a_length_is_decoded_to_its_end() -> None:
         (written(SPEECH, 16000, "AIFF")[:20000], 0.62),
         (written(SPEECH, 16000, "NIST")[:20000], 0.59),
     ],
-    ids=["wav", "flac", "ogg", "mp3", "webm", "aiff", "sphere"],
+    ids=["wav", "wav by a little", "flac", "ogg", "mp3", "webm", "aiff", "sphere"],
 )
 def test_truncated_files_give_what_they_hold_and_say_so(data: bytes, seconds: float) -> None:
     audio = decode(data)
@@ -266,11 +274,16 @@ def test_files_that_break_off_before_any_sound(data: bytes, capfd: pytest.Captur
     assert capfd.readouterr().err == ""  # decoders keep their complaints to themselves
 
 
-def test_video_without_sound_and_wav_with_an_unknown_codec() -> None:
+def test_a_wav_of_an_unknown_codec() -> None:
     unknown = bytearray(riff(PCM))
     unknown[20:22] = struct.pack("<H", 0x4242)
-    with pytest.raises(UnrecognisedAudio, match="WAV of which"):
+    with pytest.raises(UnrecognisedAudio, match="a WAV file; its codec is unknown"):
         decode(bytes(unknown))
+
+
+def test_a_video_without_sound() -> None:
+    with pytest.raises(UnrecognisedAudio, match="a Matroska/WebM file; there is no sound track in it"):
+        decode(silent_film())
 
 
 # What is no sound
