@@ -1,0 +1,25 @@
+"""Arrays -> labels and posteriors: factors, chains, learning, the model file."""
+
+from __future__ import annotations
+
+from importlib import resources
+from pathlib import Path
+
+from features.errors import SettingsError
+
+PRETRAINED = "english"
+"""The model that comes with the package, also called "default"."""
+
+
+def pretrained_path(name: str = "default") -> Path:
+    """The file of a model that comes with the package.
+
+    Raises:
+        SettingsError: there is none of that name.
+    """
+    folder = Path(str(resources.files("model.pretrained")))
+    path = folder / f"{PRETRAINED if name == 'default' else name}.safetensors"
+    if path.parent != folder or not path.is_file():
+        names = ", ".join(["default", *sorted(p.stem for p in folder.glob("*.safetensors"))])
+        raise SettingsError(f"expected a model out of {names}, got {name[:80]!r}", pointer="model", value=name[:80])
+    return path

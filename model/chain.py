@@ -11,10 +11,11 @@ The sweeps run on probabilities scaled position by position, so a step is one ma
 with p = exp(unary - its maximum), E = exp(n-gram log-potentials - their maximum). The gradient of log Z is the marginals:
 one forward and one backward sweep give both.
 
-Why scaling is safe. A term is lost only if it lies e^-87 (float32) or e^-745 (float64) below the largest one of its
-position. What happens later can lift it, against the others, by the range of E for as many steps as the chain remembers:
-once for order 1, twice for order 2. Unary potentials lift all predecessors alike, however large they are. So the range of
-the n-gram log-potentials alone decides whether float32 is exact, or float64 is needed, or (beyond that) sums of logs.
+Why scaling is safe. A label is lost at a position only if its p underflows: if it lies e^-87 (float32) or e^-708 (float64)
+below the best one there. Its n-grams can lift it again by the range of E, once for each n-gram that it takes part in: twice
+in a chain of order 1, three times in one of order 2. If they cannot lift it to where it counts, nothing is lost, however
+large the unary potentials are. So the range of the n-gram log-potentials alone decides whether float32 is exact, or float64
+is needed, or (beyond that) sums of logs.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from model.packing import Packing
 
-# n-gram range in nats up to which scaled probabilities of a dtype lose less than the dtype's own rounding (see above)
-_SAFE_RANGE = {(1, torch.float32): 60.0, (1, torch.float64): 650.0, (2, torch.float32): 33.0, (2, torch.float64): 340.0}
+# n-gram range in nats up to which what a dtype loses is less than its own rounding: (87 - 15) and (708 - 36) nats, over 2 or 3
+_SAFE_RANGE = {(1, torch.float32): 36.0, (1, torch.float64): 336.0, (2, torch.float32): 24.0, (2, torch.float64): 224.0}
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,7 @@ def log_score(potentials: Potentials, labels: Tensor) -> Tensor:
     rows = potentials.unary.gather(1, labels[:, None])[:, 0]
     first, second = packing.offsets[1], packing.offsets[min(2, len(packing.batch_sizes))]
     if rows.shape[0] > first and (potentials.bigram is not None or potentials.edge is not None):
-        k, j = labels[first:], labels[packing.neighbour(-1)[first:]]
+        k, j = labels[first:], labels.index_select(0, packing.neighbour(-1)[first:])
         pair = torch.zeros_like(rows[first:])
         if potentials.bigram is not None:
             pair = pair + potentials.bigram[j, k]
@@ -146,11 +147,13 @@ def entropy(potentials: Potentials) -> Tensor:
         need_pair = p.bigram is not None or p.edge is not None
         post = marginals(p, pairs=need_pair, triples=p.order == 2)
         expected = (p.unary * post.unary).sum(1)
-        for table, posterior in (
-            (p.bigram, post.pair), (p.edge, post.pair), (p.trigram, post.triple), (p.hyperedge, post.triple)
+        for table, posterior, shared, skip in (
+            (p.bigram, post.pair, True, 1), (p.edge, post.pair, False, 1),
+            (p.trigram, post.triple, True, 2), (p.hyperedge, post.triple, False, 2),
         ):  # fmt: skip
             if table is not None and posterior is not None:
-                expected += (table * posterior).flatten(1).sum(1)
+                rows = slice(p.packing.offsets[min(skip, len(p.packing.offsets) - 1)], None)
+                expected[rows] += ((table if shared else table[rows]) * posterior[rows]).flatten(1).sum(1)
         return post.log_z - _sum_rows(expected, p.packing)
 
 
@@ -166,6 +169,7 @@ class _LogPartition(torch.autograd.Function):
         want = tuple(ctx.needs_input_grad[1:])
         with torch.no_grad():
             log_z, grads = _log_z_and_gradients(potentials, want)
+        grads = tuple(g if wanted else None for g, wanted in zip(grads, want, strict=True))  # type: ignore[assignment]
         ctx.packing = packing
         ctx.wanted = want
         ctx.per_sequence = any(g is not None and n in (1, 3) for n, g in enumerate(grads))
@@ -214,182 +218,272 @@ def _log_z_and_gradients(
 
 
 def _ngram_range(potentials: Potentials) -> float:
-    """Nats between the largest and the smallest n-gram log-potential (an upper bound where tables add up)."""
+    """Nats between the largest and the smallest n-gram log-potential of a position (an upper bound where tables add up)."""
     spread = 0.0
-    first, second = potentials.packing.offsets[1], potentials.packing.offsets[min(2, len(potentials.packing.batch_sizes))]
-    for table, start in zip(potentials.tensors()[1:], (0, first, 0, second), strict=True):
-        if table is not None and table[start:].numel():
-            low, high = torch.aminmax(table[start:])
-            spread += float(high - low)
+    for table in (potentials.bigram, potentials.trigram):
+        if table is not None:
+            spread += float(table.amax() - table.amin())
+    offsets = potentials.packing.offsets
+    for table, start in ((potentials.edge, offsets[1]), (potentials.hyperedge, offsets[min(2, len(offsets) - 1)])):
+        if table is not None and start < table.shape[0]:
+            rows = table[start:].flatten(1)
+            spread += float((rows.amax(1) - rows.amin(1)).max())
     return spread
 
 
 def _sweep_first(potentials: Potentials, want: tuple[bool, ...], weight: Tensor | None) -> tuple[Tensor, Gradients]:
+    # Both directions have one form, m_t = p_t * (m_{t-1} E), with E transposed for the way back. They run side by side as
+    # rows of 2Y, the second half over the sequences turned round: one product with a block matrix is a step of both. Each
+    # half is scaled on its own, and the products of halves row by row afterwards.
     packing, unary = potentials.packing, potentials.unary
-    sizes, offsets = packing.batch_sizes, packing.offsets
-    top = unary.amax(1)
-    p = torch.exp(unary - top[:, None])
+    y, sizes = potentials.labels, list(packing.batch_sizes)
+    later = slice(packing.offsets[1], packing.offsets[-1])
     table = _shared_or_zero(potentials.bigram, unary, 2)
     shift = table.max()
     shared = torch.exp(table - shift)  # [j, k]
-    local = None  # [N, j, k]
-    if potentials.edge is not None:
-        local_top = potentials.edge.flatten(1).amax(1)
-        local = torch.exp(potentials.edge - local_top[:, None, None]) * shared
-    alpha = p.clone()
-    norm = torch.empty_like(top)
-    for t, size in enumerate(sizes):
-        here = slice(offsets[t], offsets[t + 1])
-        a = alpha[here]
-        if t:
-            before = alpha[offsets[t - 1] : offsets[t - 1] + size]
-            if local is None:
-                a.mul_(before @ shared)
-            else:
-                a.mul_(torch.bmm(before[:, None, :], local[here])[:, 0])
-        torch.sum(a, 1, out=norm[here])
-        a.div_(norm[here, None])
-    rows = norm.log() + top
-    rows[offsets[1] :] += shift
-    if local is not None:
-        rows[offsets[1] :] += local_top[offsets[1] :]
-    log_z = _sum_rows(rows, packing)
     if not any(want):
-        return log_z, (None,) * 5
-
-    beta = torch.ones_like(p)
-    p.div_(norm[:, None])  # from here on p_t / c_t, times beta_t from the last position down: the message v_t
-    for t in range(len(sizes) - 1, -1, -1):
-        here = slice(offsets[t], offsets[t + 1])
-        v = p[here].mul_(beta[here])
+        return _forward_first(potentials, shared, shift), (None,) * 5
+    back = packing.reversal
+    top = unary.amax(1)
+    p = torch.exp(unary - top[:, None])
+    local = None if potentials.edge is None else _local_table(potentials.edge, shared)
+    both_p = torch.cat([p, p.index_select(0, back)], 1)
+    arrived = torch.ones_like(both_p)  # m_{t-1} E, before p_t comes in
+    message = torch.empty_like(both_p)
+    norm = p.new_empty(packing.rows, 2, 1)
+    ways = torch.block_diag(shared, shared.T)
+    before = both_p
+    pieces = (x.split(sizes) for x in (both_p, arrived, message, message.view(-1, 2, y), norm))
+    for t, (p_t, s_t, m_t, halves, c_t) in enumerate(zip(*pieces, strict=True)):
         if t:
-            before = slice(offsets[t - 1], offsets[t - 1] + sizes[t])
+            if sizes[t] < len(before):
+                before = before[: sizes[t]]
             if local is None:
-                torch.mm(v, shared.T, out=beta[before])
+                torch.mm(before, ways, out=s_t)
             else:
-                beta[before] = torch.bmm(local[here], v[:, :, None])[:, :, 0]
-    later = slice(offsets[1], offsets[-1])
+                _step_local(before, local[0], packing, t, s_t)
+        torch.mul(s_t, p_t, out=m_t)
+        torch.sum(halves, 2, keepdim=True, out=c_t)
+        halves.div_(c_t)
+        before = m_t
+    rows = norm[:, 0, 0].log() + top
+    rows[later] += shift
+    if local is not None:
+        rows[later] += local[1][later]
+    log_z = _sum_rows(rows, packing)
+
+    turned = back[later]
+    beta = arrived[:, y:].index_select(0, back)
+    posterior = message[:, :y] * beta
+    total = posterior.sum(1, keepdim=True)
+    posterior.div_(total)
+    # p(y_{t-1}=j, y_t=k) is alpha_{t-1}[j] E[j,k] v[k] over its sum, which is that of alpha_{t-1} beta_{t-1}
     previous = packing.neighbour(-1)[later]
-    if weight is not None:
-        p.mul_(weight[packing.sequence][:, None])
-        beta.mul_(weight[packing.sequence][:, None])
+    alpha = message[:, :y].index_select(0, previous)
+    v = message[:, y:].index_select(0, turned)
     pair = bigram = None
-    if local is not None:  # the pair marginals are needed for both tables
-        pair = torch.zeros_like(local)
-        torch.mul(local[later], alpha[previous][:, :, None] * p[later][:, None, :], out=pair[later])
-        bigram = pair.sum(0) if want[1] else None
-    elif want[2]:
-        pair = unary.new_zeros(packing.rows, *shared.shape)
-        torch.mul(shared, alpha[previous][:, :, None] * p[later][:, None, :], out=pair[later])
-    if want[1] and bigram is None:
-        bigram = (alpha[previous].T @ p[later]).mul_(shared)
-    return log_z, (alpha.mul_(beta), bigram, pair if want[2] else None, None, None)
+    if local is not None and (want[1] or want[2]):
+        pair = p.new_zeros(y, y, packing.rows)  # [j, k, N], the factors' own order
+        torch.mul(local[0][:, :, later], alpha.T[:, None, :] * v.T[None, :, :], out=pair[:, :, later])
+        pair[:, :, later] /= pair[:, :, later].sum((0, 1))
+        pair = pair.permute(2, 0, 1)
+    elif want[1] or want[2]:
+        alpha.div_(total.index_select(0, previous))
+        if want[2]:
+            pair = p.new_zeros(packing.rows, y, y)
+            torch.mul(shared, alpha[:, :, None] * v[:, None, :], out=pair[later])
+    if weight is not None:
+        per_row = weight[packing.sequence]
+        posterior.mul_(per_row[:, None])
+        v.mul_(per_row[later, None])
+        pair = pair if pair is None else pair * per_row[:, None, None]
+    if want[1]:
+        bigram = (alpha.T @ v).mul_(shared) if local is None else pair[later].sum(0)  # type: ignore[index]
+    return log_z, (posterior, bigram, pair if want[2] else None, None, None)
+
+
+def _forward_first(potentials: Potentials, shared: Tensor, shift: Tensor) -> Tensor:
+    """[B] log Z alone."""
+    packing, unary = potentials.packing, potentials.unary
+    top = unary.amax(1)
+    message = torch.exp(unary - top[:, None])
+    local = None if potentials.edge is None else _local_table(potentials.edge, shared)
+    norm = torch.empty_like(top)
+    before: Tensor | None = None
+    for t, size in enumerate(packing.batch_sizes):
+        here = slice(packing.offsets[t], packing.offsets[t + 1])
+        m = message[here]
+        if before is not None:
+            arriving = (
+                before[:size] @ shared if local is None else (before[:size].T[:, None] * local[0][:, :, here]).sum(0).T
+            )
+            m.mul_(arriving)
+        torch.sum(m, 1, out=norm[here])
+        m.div_(norm[here, None])
+        before = m
+    rows = norm.log() + top
+    rows[packing.offsets[1] :] += shift
+    if local is not None:
+        rows[packing.offsets[1] :] += local[1][packing.offsets[1] :]
+    return _sum_rows(rows, packing)
+
+
+def _local_table(edge: Tensor, shared: Tensor) -> tuple[Tensor, Tensor]:
+    """([j, k, N] exp of shared and local log-potentials less the local maximum, [N] that maximum)."""
+    turned = edge.permute(1, 2, 0).contiguous()  # no copy where the factor made it in this order
+    top = turned.flatten(0, 1).amax(0)
+    return torch.exp(turned - top).mul_(shared[:, :, None]), top
+
+
+def _step_local(before: Tensor, table: Tensor, packing: Packing, t: int, out: Tensor) -> None:
+    """One step of both directions, [b, 2Y], where each position has a table of its own, [j, k, N]."""
+    y, size = table.shape[0], before.shape[0]
+    here = slice(packing.offsets[t], packing.offsets[t + 1])
+    torch.sum(before[:, :y].T[:, None, :] * table[:, :, here], 0, out=out[:, :y].T)
+    # the t-th row of a sequence turned round is reached over the edge of the row before it
+    rows = packing.reversal[packing.offsets[t - 1] : packing.offsets[t - 1] + size]
+    torch.sum(before[:, y:].T[None, :, :] * table[:, :, rows], 1, out=out[:, y:].T)
 
 
 def _sweep_second(potentials: Potentials, want: tuple[bool, ...], weight: Tensor | None) -> tuple[Tensor, Gradients]:
-    # states are pairs; arrays of position t are [last label k, b, label before it j], so that a step is a batched product
+    # States are pairs. Arrays of position t are [y_{t-1}, y_t, sequence], sequences last: the step to t+1 is then, for each
+    # middle label, a product with a matrix that lies in memory as the library wants it, so nothing is ever turned round.
+    if potentials.labels % 4 and potentials.edge is None and potentials.hyperedge is None and not (want[2] or want[4]):
+        return _sweep_second_padded(potentials, want, weight)
     packing, unary = potentials.packing, potentials.unary
-    sizes, offsets = packing.batch_sizes, packing.offsets
-    y = potentials.labels
+    y, sizes, offsets = potentials.labels, packing.batch_sizes, packing.offsets
+    steps, widest = len(sizes), sizes[0]
+    later, third = slice(offsets[1], offsets[-1]), slice(offsets[min(2, steps)], offsets[-1])
     top = unary.amax(1)
-    p = torch.exp(unary - top[:, None])
+    p = torch.exp(unary - top[:, None]).T.contiguous()  # [k, N]
     bigram = _shared_or_zero(potentials.bigram, unary, 2)
-    trigram = _shared_or_zero(potentials.trigram, unary, 3)
-    first = torch.exp(bigram - bigram.max())  # [j, k], used once, at the second position
-    both = trigram + bigram
+    both = _shared_or_zero(potentials.trigram, unary, 3) + bigram
     shift = both.max()
-    step = torch.exp(both - shift).permute(1, 0, 2).contiguous()  # [j, i, k]
-    edge_top = edge = hyper = hyper_top = None
+    table = torch.exp(both - shift)  # [i, j, k]
+    onward = table.permute(1, 2, 0).contiguous()  # [j, k, i]
+    inward = table.permute(1, 0, 2).contiguous()  # [j, i, k]
+    first = torch.exp(bigram - bigram.max())  # [j, k], used once, at the second position
+    edge = edge_top = hyper = hyper_top = None
     if potentials.edge is not None:
-        edge_top = potentials.edge.flatten(1).amax(1)
-        edge = torch.exp(potentials.edge - edge_top[:, None, None]).permute(1, 0, 2).contiguous()  # [j, N, k]
+        edge, edge_top = _local_table(potentials.edge, unary.new_ones(y, y))
     if potentials.hyperedge is not None:
-        hyper_top = potentials.hyperedge.flatten(1).amax(1)
-        hyper = torch.exp(potentials.hyperedge - hyper_top[:, None, None, None])  # [N, i, j, k]
+        turned = potentials.hyperedge.permute(1, 2, 3, 0)
+        hyper_top = turned.flatten(0, 2).amax(0)
+        hyper = torch.exp(turned - hyper_top)  # [i, j, k, N]
 
     norm = torch.empty_like(top)
-    steps = len(sizes)
-    alpha: list[Tensor] = []  # [k, b, j] of position t; position 0 has no pair
-    start = p[: sizes[0]].clone()
-    torch.sum(start, 1, out=norm[: sizes[0]])
-    start.div_(norm[: sizes[0], None])
+    start = p[:, :widest] / p[:, :widest].sum(0)  # [j, b]
+    norm[:widest] = p[:, :widest].sum(0)
+    alpha: list[Tensor] = []  # of position t >= 1, [j, k, b]
+    store = unary.new_empty(y * y * (packing.rows - widest) if steps > 1 else 0)
     for t in range(1, steps):
         here, size = slice(offsets[t], offsets[t + 1]), sizes[t]
+        at = (offsets[t] - widest) * y * y
+        s = store[at : at + y * y * size].view(y, y, size)
         if t == 1:
-            s = start[:size].T[:, :, None] * first[:, None, :]  # [j, b, k]
+            torch.mul(start[:, None, :size], first[:, :, None], out=s)
         elif hyper is None:
-            s = torch.bmm(alpha[-1][:, :size], step)
+            torch.bmm(onward, alpha[-1].transpose(0, 1)[:, :, :size], out=s)
         else:
-            s = torch.einsum("jbi,jik,bijk->jbk", alpha[-1][:, :size], step, hyper[here])
-        s.mul_(p[here])
+            torch.sum(alpha[-1][:, :, None, :size] * hyper[..., here] * table[..., None], 0, out=s)
+        s.mul_(p[:, here])
         if edge is not None:
-            s.mul_(edge[:, here])
-        torch.sum(s, (0, 2), out=norm[here])
-        s.div_(norm[here, None])
-        alpha.append(s.permute(2, 1, 0).contiguous())
+            s.mul_(edge[:, :, here])
+        torch.sum(s.view(y * y, size), 0, out=norm[here])
+        s.div_(norm[here])
+        alpha.append(s)
     rows = norm.log() + top
     if steps > 1:
-        rows[offsets[1] :] += 0.0 if edge_top is None else edge_top[offsets[1] :]
         rows[offsets[1] : offsets[2]] += bigram.max()
-        rows[offsets[2] :] += shift
+        rows[third] += shift
+        if edge_top is not None:
+            rows[later] += edge_top[later]
         if hyper_top is not None:
-            rows[offsets[2] :] += hyper_top[offsets[2] :]
+            rows[third] += hyper_top[third]
     log_z = _sum_rows(rows, packing)
     if not any(want):
         return log_z, (None,) * 5
 
-    pair = unary.new_zeros(packing.rows, y, y) if want[2] else None
-    triple = unary.new_zeros(packing.rows, y, y, y) if want[4] else None
-    grad_tri = torch.zeros_like(step) if want[1] or want[3] else None  # [j, i, k], without the factor `step`
-    grad_first = torch.zeros_like(first)
-    unary_grad = torch.empty_like(unary)
-    beta: Tensor | None = None  # [k, b, j] of position t
     scale = None if weight is None else weight[packing.sequence]
+    p.div_(norm)  # from here on p_t / c_t
+    unary_grad = torch.empty(y, packing.rows, dtype=unary.dtype, device=unary.device)
+    pair = torch.zeros(y, y, packing.rows, dtype=unary.dtype, device=unary.device) if want[2] else None
+    triple = unary.new_zeros(y, y, y, packing.rows) if want[4] else None
+    expected = torch.zeros_like(inward) if want[1] or want[3] else None  # [j, i, k], without the factor `table`
+    expected_first = torch.zeros_like(first)
+    beta = unary.new_ones(y, y, widest)  # of position t, as [y_t, y_{t-1}, b]: what the step back brings
+    room_v, room_m = unary.new_empty(y * y * widest), unary.new_empty(y * y * widest)
     for t in range(steps - 1, 0, -1):
         here, size = slice(offsets[t], offsets[t + 1]), sizes[t]
-        now = alpha[t - 1].new_ones(y, size, y)
-        if beta is not None:
-            now[:, : beta.shape[1]] = beta
-        v = now.permute(2, 1, 0) * (p[here] / norm[here, None])  # [j, b, k]
+        now = beta[:, :, :size].transpose(0, 1)  # [j, k, b]; ones where a sequence ends
+        v = torch.mul(now, p[:, here], out=room_v[: y * y * size].view(y, y, size))
         if edge is not None:
-            v.mul_(edge[:, here])
-        both_ways = alpha[t - 1] * now  # p(y_{t-1}=j, y_t=k | x) as [k, b, j]
+            v.mul_(edge[:, :, here])
+        joint = torch.mul(alpha[t - 1], now, out=room_m[: y * y * size].view(y, y, size))  # p(y_{t-1}=j, y_t=k | x)
         if scale is not None:
-            both_ways *= scale[here, None]
-        unary_grad[here] = both_ways.sum(2).T
-        if pair is not None:
-            pair[here] = both_ways.permute(1, 2, 0)
-        if t == 1:
-            before = (v * first[:, None, :]).sum(2).T  # [b, j]
-            weighted = start[:size] if scale is None else start[:size] * scale[here, None]
-            grad_first = torch.einsum("bj,jbk->jk", weighted, v) * first
-            tail = unary.new_ones(sizes[0], y)
-            tail[:size] = before
-            unary_grad[: sizes[0]] = start * tail * (1.0 if scale is None else scale[: sizes[0], None])
-            continue
-        left = alpha[t - 2][:, :size]  # [j, b, i]
-        weighted = left if scale is None else left * scale[here, None]
-        if hyper is None:
-            if grad_tri is not None:
-                grad_tri.baddbmm_(weighted.transpose(1, 2), v)
-            beta = torch.bmm(v, step.transpose(1, 2))  # [j, b, i]
-            if triple is not None:
-                triple[here] = torch.einsum("jbi,jik,jbk->bijk", weighted, step, v)
+            joint.mul_(scale[here])
+            v_weighted = v * scale[here]
         else:
-            full = torch.einsum("jbi,bijk,jbk->bijk", weighted, hyper[here], v)
-            if grad_tri is not None:
-                grad_tri += full.sum(0).permute(1, 0, 2)
+            v_weighted = v
+        torch.sum(joint, 0, out=unary_grad[:, here])
+        if pair is not None:
+            pair[:, :, here] = joint
+        if t == 1:
+            expected_first = torch.einsum("jb,jkb->jk", start[:, :size], v_weighted) * first
+            tail = unary.new_ones(y, widest)
+            tail[:, :size] = (v * first[:, :, None]).sum(1)
+            unary_grad[:, :widest] = start * tail
+            continue
+        left = alpha[t - 2][:, :, :size]  # [i, j, b]
+        if hyper is None:
+            if expected is not None:
+                expected.baddbmm_(left.transpose(0, 1), v_weighted.transpose(1, 2))
             if triple is not None:
-                triple[here] = full * step.permute(1, 0, 2)
-            beta = torch.einsum("jik,bijk,jbk->jbi", step, hyper[here], v)
+                triple[..., here] = left[:, :, None] * table[..., None] * v_weighted
+            fresh = torch.bmm(inward, v)  # [j, i, b]
+        else:
+            full = hyper[..., here] * table[..., None]
+            if expected is not None or triple is not None:
+                moved = left[:, :, None] * full * v_weighted
+                if expected is not None:
+                    expected += (moved.sum(3) / table).permute(1, 0, 2)
+                if triple is not None:
+                    triple[..., here] = moved
+            fresh = (full * v).sum(2).transpose(0, 1)
+        beta[:, :, :size] = fresh
     if steps == 1:
-        unary_grad[:] = start * (1.0 if scale is None else scale[:, None])
+        unary_grad[:] = start
+    if scale is not None:
+        unary_grad[:, :widest] *= scale[:widest]
     grad_bigram = grad_trigram = None
-    if grad_tri is not None:
-        expected = grad_tri * step  # [j, i, k]
-        grad_bigram = expected.sum(1) + grad_first if want[1] else None
-        grad_trigram = expected.permute(1, 0, 2).contiguous() if want[3] else None
-    return log_z, (unary_grad, grad_bigram, pair, grad_trigram, triple)
+    if expected is not None:
+        expected.mul_(inward)
+        grad_bigram = expected.sum(1) + expected_first if want[1] else None
+        grad_trigram = expected.permute(1, 0, 2) if want[3] else None
+    return log_z, (
+        unary_grad.T,
+        grad_bigram,
+        None if pair is None else pair.permute(2, 0, 1),
+        grad_trigram,
+        None if triple is None else triple.permute(3, 0, 1, 2),
+    )
+
+
+def _sweep_second_padded(
+    potentials: Potentials, want: tuple[bool, ...], weight: Tensor | None
+) -> tuple[Tensor, Gradients]:
+    """The same with labels of probability zero added up to a multiple of four: the products are a third faster for it."""
+    y = potentials.labels
+    extra = -y % 4
+    tables = [
+        None if x is None else nn.functional.pad(x, (0, extra) * n)
+        for x, n in ((potentials.bigram, 2), (potentials.trigram, 3))
+    ]
+    unary = nn.functional.pad(potentials.unary, (0, extra), value=float("-inf"))
+    log_z, grads = _sweep_second(Potentials(potentials.packing, unary, tables[0], None, tables[1]), want, weight)
+    return log_z, tuple(
+        None if g is None else (g[:, :y] if n == 0 else g[(slice(0, y),) * g.dim()]) for n, g in enumerate(grads)
+    )  # type: ignore[return-value]
 
 
 def _by_logs(potentials: Potentials, want: tuple[bool, ...], weight: Tensor | None) -> tuple[Tensor, Gradients]:
@@ -398,7 +492,9 @@ def _by_logs(potentials: Potentials, want: tuple[bool, ...], weight: Tensor | No
         n, y = potentials.unary.shape
         shapes = ((n, y), (y, y), (n, y, y), (y, y, y), (n, y, y, y))
         leaves = [  # a wanted marginal whose table is absent is the gradient in a table of zeros
-            None if x is None and not wanted else (potentials.unary.new_zeros(shape) if x is None else x.detach().clone())
+            None
+            if x is None and not wanted
+            else (potentials.unary.new_zeros(shape) if x is None else x.detach().clone())
             for x, wanted, shape in zip(potentials.tensors(), want, shapes, strict=True)
         ]
         for x, wanted in zip(leaves, want, strict=True):

@@ -29,7 +29,11 @@ def flat(ngrams: Tensor, labels: int) -> Tensor:
 
 
 def to_dense(scores: Tensor, ngrams: Tensor, labels: int) -> Tensor:
-    """[..., P] scores of the inventory -> [..., Y, Y(, Y)], zero where nothing was seen; differentiable."""
+    """[P] or [N, P] scores of the inventory -> [Y, Y(, Y)] or [N, Y, Y(, Y)], zero where nothing was seen; differentiable.
+
+    In memory the samples come last, as the factors make them and the chain reads them.
+    """
     n = ngrams.shape[1]
-    table = scores.new_zeros(*scores.shape[:-1], labels**n)
-    return table.index_copy(-1, flat(ngrams, labels), scores).view(*scores.shape[:-1], *(labels,) * n)
+    table = scores.new_zeros(labels**n, *scores.shape[:-1])
+    dense = table.index_copy(0, flat(ngrams, labels), scores.movedim(-1, 0))
+    return dense.view(*(labels,) * n, *scores.shape[:-1]).movedim(list(range(n)), list(range(-n, 0)))

@@ -9,7 +9,7 @@ Nothing is padded: a row is a segment, and one matrix product scores all segment
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -27,7 +27,7 @@ class Packing:
     """
 
     lengths: tuple[int, ...]
-    device: torch.device = torch.device("cpu")
+    device: torch.device = field(default=torch.device("cpu"))
 
     def __post_init__(self) -> None:
         lengths = np.asarray(self.lengths)
@@ -68,11 +68,25 @@ class Packing:
 
     def neighbour(self, step: int) -> Tensor:
         """[N] row of the segment `step` positions later in the same sequence (earlier if negative), or -1 past an edge."""
+        if step in self._neighbours:
+            return self._neighbours[step]
         time, sequence = self._time_sequence
         to = time + step
         inside = (to >= 0) & (to < np.asarray(self.lengths)[sequence])
         rows = np.asarray(self.offsets)[np.clip(to, 0, self.lengths[0] - 1)] + sequence
-        return torch.from_numpy(np.where(inside, rows, -1)).to(self.device)
+        self._neighbours[step] = torch.from_numpy(np.where(inside, rows, -1)).to(self.device)
+        return self._neighbours[step]
+
+    @cached_property
+    def _neighbours(self) -> dict[int, Tensor]:
+        return {}
+
+    @cached_property
+    def reversal(self) -> Tensor:
+        """[N] for each packed row, the row that takes its place when every sequence is turned round; its own inverse."""
+        time, sequence = self._time_sequence
+        mirrored = np.asarray(self.lengths)[sequence] - 1 - time
+        return torch.from_numpy(np.asarray(self.offsets)[mirrored] + sequence).to(self.device)
 
     @cached_property
     def from_concatenated(self) -> Tensor:
