@@ -6,8 +6,13 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
+from app.jobs.engine import Engine
+from app.jobs.feed import Feed
+from app.models import Models
+from app.place import Place
 from app.registry import Registry
 from app.scoring import Scorer
+from app.security import Keys
 from app.settings import Settings
 
 
@@ -26,6 +31,36 @@ def _scorer(request: Request) -> Scorer:
     return scorer
 
 
+def _place(request: Request) -> Place:
+    place: Place = request.app.state.place
+    return place
+
+
+def _engine(request: Request) -> Engine:
+    engine: Engine = request.app.state.engine
+    return engine
+
+
+def _models(request: Request) -> Models:
+    models: Models = request.app.state.models
+    return models
+
+
+def _feed(request: Request) -> Feed:
+    feed: Feed = request.app.state.feed
+    return feed
+
+
+def _keys(request: Request) -> Keys:
+    keys: Keys = request.app.state.keys
+    return keys
+
+
 SettingsDep = Annotated[Settings, Depends(_settings)]
 RegistryDep = Annotated[Registry, Depends(_registry)]
 ScorerDep = Annotated[Scorer, Depends(_scorer)]
+PlaceDep = Annotated[Place, Depends(_place)]
+EngineDep = Annotated[Engine, Depends(_engine)]
+ModelsDep = Annotated[Models, Depends(_models)]
+FeedDep = Annotated[Feed, Depends(_feed)]
+KeysDep = Annotated[Keys, Depends(_keys)]

@@ -10,6 +10,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app import problems
 from app.errors import BodyTooLarge
+from app.uploads import UPLOADS
 
 _SAFE_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
@@ -39,20 +40,23 @@ class RequestId:
 class BodyLimit:
     """Refuses a body of more than `limit` bytes: by its Content-Length before a byte is read, else once it passes.
 
+    Where files are taken in, the limit is `uploads`.
     The second check raises `BodyTooLarge` into whoever reads the body, so the route's own error handling answers.
     """
 
-    def __init__(self, app: ASGIApp, limit: int) -> None:
+    def __init__(self, app: ASGIApp, limit: int, uploads: int | None = None) -> None:
         self.app = app
         self.limit = limit
+        self.uploads = uploads if uploads is not None else limit
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
+        limit = self.uploads if UPLOADS.match(scope["path"]) else self.limit
         declared = Headers(scope=scope).get("content-length", "")
-        if declared.isdecimal() and int(declared) > self.limit:
-            error = self._error(int(declared), "announced")
+        if declared.isdecimal() and int(declared) > limit:
+            error = _error(int(declared), "announced", limit)
             await problems.respond(scope, problems.document(error))(scope, receive, send)
             return
         received = 0
@@ -62,13 +66,14 @@ class BodyLimit:
             message = await receive()
             if message["type"] == "http.request":
                 received += len(message.get("body", b""))
-                if received > self.limit:
-                    raise self._error(received, "received")
+                if received > limit:
+                    raise _error(received, "received", limit)
             return message
 
         await self.app(scope, receive_counted, send)
 
-    def _error(self, size: int, how: str) -> BodyTooLarge:
-        return BodyTooLarge(
-            f"expected a body of at most {self.limit} bytes, got {size} {how}", pointer="", value=size, limit=self.limit
-        )
+
+def _error(size: int, how: str, limit: int) -> BodyTooLarge:
+    return BodyTooLarge(
+        f"expected a body of at most {limit} bytes, got {size} {how}", pointer="", value=size, limit=limit
+    )

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
 
 from app import labelling, openapi, problems, samples
+from app.jobs.engine import Engine
+from app.jobs.feed import Feed
 from app.limits import BodyLimit, RequestId
+from app.models import Models
+from app.place import Place
 from app.registry import Registry
-from app.routes import classify, health, models
+from app.routes import classify, corpora, health, jobs, models
+from app.routes import keys as keys_of
 from app.routes import problems as problem_pages
 from app.scoring import Scorer
+from app.security import KeyGate, Keys
 from app.settings import Settings, load
 from app.version import version
 from features import annotation as notation
@@ -30,20 +37,32 @@ def create_app(settings: Settings | None = None, registry: Registry | None = Non
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         await app.state.scorer.start()
+        engine.start()
         await warm(app.state.scorer, registry)
         yield
+        app.state.feed.close()
         await app.state.scorer.stop()
+        await asyncio.to_thread(engine.stop)
 
     app = FastAPI(title="Phonechain", version=version(), summary=openapi.SUMMARY, lifespan=lifespan)
     app.state.settings = settings
     app.state.registry = registry
     app.state.scorer = Scorer(settings)
+    place = app.state.place = Place.of(settings)
+    engine = app.state.engine = Engine(settings, place)
+    app.state.models = Models(settings, registry, place, engine)
+    app.state.feed = Feed(place.db)
+    keys = app.state.keys = Keys(settings, place, engine)
     # The last one added is the outermost: every answer has an id, also that of a refused body.
-    app.add_middleware(BodyLimit, limit=settings.max_body_bytes)
+    app.add_middleware(BodyLimit, limit=settings.max_body_bytes, uploads=settings.max_upload_bytes)
+    app.add_middleware(KeyGate, keys=keys)
     app.add_middleware(RequestId)
     problems.install(app)
-    for routes in (classify, models, health, problem_pages):
-        app.include_router(routes.router)
+    for router in (
+        classify.router, models.router, models.aliases, corpora.router, jobs.router, keys_of.router, health.router,
+        problem_pages.router,
+    ):  # fmt: skip
+        app.include_router(router)
     openapi.install(app)
     return app
 

@@ -17,6 +17,8 @@ from pydantic.json_schema import models_json_schema
 from app.problems import MEDIA_TYPE, TYPES
 from app.samples import EXAMPLES
 from app.schemas.classify import ClassifyAnswer, ClassifyBody, ClassifyOptions
+from app.schemas.corpora import RegisterCorpus
+from app.schemas.jobs import EvaluateJob, LabelJob, TrainJob
 from app.schemas.problems import Problem
 from features.annotation import FORMATS
 
@@ -90,6 +92,15 @@ def install(app: FastAPI) -> None:
 def _add_models(schema: dict[str, Any]) -> None:
     _, definitions = models_json_schema([(ClassifyBody, "validation")], ref_template=_REF)
     _, answers = models_json_schema([(ClassifyAnswer, "serialization"), (Problem, "serialization")], ref_template=_REF)
+    _, forms = models_json_schema(
+        [
+            (TrainJob, "validation"),
+            (LabelJob, "validation"),
+            (EvaluateJob, "validation"),
+            (RegisterCorpus, "validation"),
+        ],
+        ref_template=_REF,
+    )
     known = schema.setdefault("components", {}).setdefault("schemas", {})
     for name in (
         "HTTPValidationError",
@@ -98,6 +109,15 @@ def _add_models(schema: dict[str, Any]) -> None:
         known.pop(name, None)
     known.update(definitions["$defs"])
     known.update(answers["$defs"])
+    known.update(forms["$defs"])
+    kinds = {"train": "TrainJob", "label": "LabelJob", "evaluate": "EvaluateJob"}
+    known["JobRequest"] = {
+        "oneOf": [{"$ref": _REF.format(model=name)} for name in kinds.values()],
+        "discriminator": {
+            "propertyName": "kind",
+            "mapping": {kind: _REF.format(model=name) for kind, name in kinds.items()},
+        },
+    }
 
 
 def _errors_as_problems(schema: dict[str, Any]) -> None:

@@ -44,6 +44,10 @@ def serve(
                     print(f"listening on {address}, the interface is described at {address}/docs")
                     print(f"try:\n  {curl(address)}", flush=True)
 
+            async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+                app.state.feed.close()  # streams end now, so that they are not waited for
+                await super().shutdown(sockets)
+
         server = Server(uvicorn.Config(app, log_level="warning", server_header=False, timeout_graceful_shutdown=30))
         try:
             server.run(sockets=[listening])

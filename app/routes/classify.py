@@ -19,7 +19,7 @@ from starlette.datastructures import QueryParams, UploadFile
 from starlette.responses import Response
 
 from app import labelling
-from app.dependencies import RegistryDep, ScorerDep, SettingsDep
+from app.dependencies import ModelsDep, ScorerDep, SettingsDep
 from app.errors import InvalidRequest, MalformedBody, UnsupportedMediaType
 from app.labelling import Prepared
 from app.problems import MOST_FINDINGS, finding, invalid_request
@@ -60,13 +60,13 @@ class Asked:
 
 
 @router.post("/classify", summary="Label the segments of one recording")
-async def classify(request: Request, settings: SettingsDep, registry: RegistryDep, scorer: ScorerDep) -> Response:
+async def classify(request: Request, settings: SettingsDep, models: ModelsDep, scorer: ScorerDep) -> Response:
     scorer.refuse_if_full()
     upload = await receive(request)
     async with scorer.place():
         begun = time.perf_counter()
         asked = await scorer.in_pool(understood, upload, request.query_params, settings)
-        entry = registry.get(asked.options.model)
+        entry = await models.get(asked.options.model)
         ready = await scorer.in_pool(
             labelling.prepared,
             asked.audio,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 
 class ModelSummary(BaseModel):
@@ -14,6 +14,9 @@ class ModelSummary(BaseModel):
     version: str = Field(description="Changes with every change of the model file.")
     labels: int = Field(description="How many labels it tells apart.")
     title: str | None = Field(None, description="The name on its card.")
+    size: int | None = Field(None, description="Bytes of its file, for a version on the shelf.")
+    job: str | None = Field(None, description="The job that trained it, if one did.")
+    created: str | None = Field(None, description="When it was put on the shelf; null for a model of the service.")
 
 
 class ModelDetail(ModelSummary):
@@ -23,7 +26,30 @@ class ModelDetail(ModelSummary):
     card: dict[str, Any]
 
 
+class AliasOut(BaseModel):
+    """Another name for a version."""
+
+    alias: str
+    name: str
+    version: str
+
+
+class AliasList(BaseModel):
+    """Every alias."""
+
+    aliases: list[AliasOut]
+
+
+class PointAlias(BaseModel):
+    """What an alias is to stand for."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    model: str = Field(description="Name, `name@version` or another alias.", max_length=200, pattern="^[^\x00]*$")
+
+
 class ModelList(BaseModel):
-    """The models that the service has loaded."""
+    """The models that the service came with, and the versions on its shelf."""
 
     models: list[ModelSummary]
+    aliases: list[AliasOut] = Field(default_factory=list)

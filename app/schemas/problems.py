@@ -35,3 +35,8 @@ class Problem(BaseModel):
     value: Any = None
     limit: Any = None
     errors: list[Finding] | None = None
+
+
+def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """For the description of a route: the statuses that are answered with a problem document."""
+    return {status: {"model": Problem} for status in statuses}

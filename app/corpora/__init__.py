@@ -1,0 +1,1 @@
+"""Corpora of the service: taken in, listed, and read again by jobs."""

@@ -1,0 +1,60 @@
+"""Files that come with a job, as a corpus of their own that is not listed."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import io
+import re
+import zipfile
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+
+from starlette.datastructures import UploadFile
+
+from app import uploads
+from app.archives import Caps
+from app.corpora import intake
+from app.db.tables import Corpus
+from app.errors import InvalidRequest
+from app.place import Place
+from app.settings import Settings
+
+_PLAIN = re.compile(r"[^\w.-]+")
+
+
+async def taken(files: Sequence[UploadFile], settings: Settings, place: Place) -> tuple[Corpus, list[str]]:
+    """(the corpus, what is the same for the same files). One file is an archive; several are audio and annotations.
+
+    Raises:
+        InvalidRequest, ArchiveError, CorpusError, BodyTooLarge, StorageFull.
+    """
+    caps = Caps(settings.max_archive_files, settings.max_archive_bytes)
+    if len(files) == 1:
+        digest = await uploads.keep_file(files[0].file, place, settings.max_upload_bytes)
+        digests = [digest]
+    else:
+        digest, digests = await asyncio.to_thread(_packed, files, place)
+    corpus = await asyncio.to_thread(intake.from_archive, place, digest, "files of a job", {}, caps, hidden=True)
+    return corpus, digests
+
+
+def _packed(files: Sequence[UploadFile], place: Place) -> tuple[str, list[str]]:
+    """(an archive of the files, the name and digest of each). Only the last part of a client's name is used."""
+    seen: set[str] = set()
+    digests: list[str] = []
+    with place.store.writing() as out:
+        buffer = io.BytesIO()
+        with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
+            for file in files:
+                name = _PLAIN.sub("_", PurePosixPath((file.filename or "").replace("\\", "/")).name).lstrip(".")
+                if not name or name.casefold() in seen:
+                    raise InvalidRequest(
+                        f"expected files of different names, got {(file.filename or '')[:80]!r}", pointer="files"
+                    )
+                seen.add(name.casefold())
+                data = file.file.read()
+                digests.append(f"{name} {hashlib.sha256(data).hexdigest()}")
+                archive.writestr(zipfile.ZipInfo(name), data)
+        out.write(buffer.getvalue())
+    return out.digest, sorted(digests)

@@ -1,0 +1,170 @@
+"""The files of a corpus on this machine, and its utterances for training."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from app import archives
+from app.archives import Caps
+from app.corpora import manifest
+from app.corpora.manifest import Line
+from app.db.tables import Corpus
+from app.place import Place, locked
+from app.store import remote
+from features.corpora.base import Spelling, segments_of
+from features.errors import CorpusError, PhonechainError
+from features.segments import Utterance
+
+UNPACKED = Caps(files=2**40, total=2**60)
+"""An archive that was taken in was counted then."""
+
+
+@dataclass(frozen=True)
+class Files:
+    """Reads the files that a manifest names. `root` is None where it names absolute places."""
+
+    root: Path | None
+    cache: Path
+
+    def read(self, name: str) -> bytes:
+        """The bytes of a file.
+
+        Raises:
+            CorpusError: it cannot be read.
+        """
+        try:
+            if "://" in name:
+                system, path = remote(name, "the corpus")
+                data: bytes = system.cat_file(path)
+                return data
+            return self.path(name).read_bytes()
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise CorpusError(f"expected a readable file, got {reason.lower()}: {Path(name).name}") from None
+
+    def path(self, name: str) -> Path:
+        """The file on this machine; what lies under a URL is copied once."""
+        if "://" not in name:
+            return self.root / name if self.root is not None else Path(name)
+        copy = self.cache / "files" / (hashlib.sha256(name.encode()).hexdigest() + Path(name).suffix)
+        if not copy.exists():
+            system, path = remote(name, "the corpus")
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            temporary = copy.with_name(f"{copy.name}.{os.getpid()}")
+            system.get_file(path, str(temporary))
+            temporary.replace(copy)
+        return copy
+
+
+def files(place: Place, corpus: Corpus) -> Files:
+    """The files of a corpus, unpacked or fetched first where that is needed.
+
+    Raises:
+        ArchiveError, StorageFull, CorpusError.
+    """
+    cache = place.root / "cache"
+    if corpus.source == "list":
+        return Files(None, cache)
+    if corpus.source == "folder":
+        return Files(Path(corpus.location), cache)
+    if corpus.source == "url":
+        return Files(fetched(place, corpus.location, corpus.options["fingerprint"]), cache)
+    return Files(unpacked(place, corpus.location), cache)
+
+
+def unpacked(place: Place, digest: str, caps: Caps = UNPACKED) -> Path:
+    """The folder of an archive's files, unpacked now if it is not there. Raises ArchiveError, StorageFull."""
+    folder = place.root / "cache" / "corpora" / digest
+    if not folder.is_dir():
+        with locked(folder.with_name(f".{digest}.lock")):
+            if not folder.is_dir():
+                archives.unpack(place.store.local(digest), folder, caps)
+    return folder
+
+
+def listing(url: str) -> tuple[Any, str, dict[str, Any], str]:
+    """(file system, path, its files, fingerprint of names and sizes) under a URL. Raises CorpusError."""
+    system, path = remote(url, "the corpus")
+    try:
+        found = system.find(path, detail=True)
+    except (OSError, ValueError) as error:
+        raise CorpusError(f"expected files under the URL, got: {error}") from None
+    if not found:
+        raise CorpusError("expected files under the URL, got none")
+    facts = sorted(
+        (name, info.get("size"), str(info.get("ETag") or info.get("mtime") or "")) for name, info in found.items()
+    )
+    return system, path, found, hashlib.sha256(json.dumps(facts).encode()).hexdigest()
+
+
+def fetched(place: Place, url: str, fingerprint: str) -> Path:
+    """The folder of copies of everything under a URL.
+
+    Raises:
+        CorpusError: what is there has changed since the corpus was registered.
+    """
+    folder = place.root / "cache" / "corpora" / fingerprint
+    if folder.is_dir():
+        return folder
+    with locked(folder.with_name(f".{fingerprint}.lock")):
+        if folder.is_dir():
+            return folder
+        system, path, found, now = listing(url)
+        if now != fingerprint:
+            raise CorpusError("expected the files that were registered, got others: register the corpus again")
+        partial = Path(tempfile.mkdtemp(dir=folder.parent, prefix=".fetching-"))
+        try:
+            for name in found:
+                inside = archives.inside(name.removeprefix(path).lstrip("/"))
+                (partial / inside).parent.mkdir(parents=True, exist_ok=True)
+                system.get_file(name, str(partial / inside))
+            partial.rename(folder)
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+    return folder
+
+
+def lines(place: Place, corpus: Corpus, start: int = 0, count: int | None = None) -> Iterator[Line]:
+    """A range of the corpus's utterances."""
+    return manifest.read(place.store.local(corpus.manifest), start, count)
+
+
+def utterances(
+    place: Place,
+    corpus: Corpus,
+    *,
+    progress: Callable[[int, int], None] | None = None,
+    problem: Callable[[Line, PhonechainError], None] | None = None,
+) -> list[Utterance]:
+    """Every utterance with its segments; `problem` is called for those whose annotation cannot be used."""
+    source, spelling = files(place, corpus), Spelling()
+    options = corpus.options
+    read: list[Utterance] = []
+    for line in lines(place, corpus):
+        try:
+            segments, _ = segments_of(
+                source.read(line.annotation),
+                Path(line.annotation).name,
+                tier=options.get("tier"),
+                fix=bool(options.get("fix")),
+                drop=options.get("drop") or (),
+            )
+            path = source.path(line.audio)
+        except PhonechainError as error:
+            if problem is not None:
+                problem(line, error)
+        else:
+            read.append(
+                Utterance(line.id, path, spelling.apply(segments), line.speaker, line.split, Path(line.annotation))
+            )
+        if progress is not None:
+            progress(line.place + 1, corpus.utterances)
+    return read

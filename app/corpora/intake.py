@@ -1,0 +1,225 @@
+"""Corpora coming in: an archive, a folder or URL of the server, a list of references."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from app.archives import Caps
+from app.corpora import contents, manifest
+from app.corpora.manifest import Line
+from app.db.tables import Corpus
+from app.errors import InvalidRequest, PlaceNotAllowed
+from app.ids import new_id
+from app.place import Place
+from features import corpora
+from features.corpora import CorpusProblem
+from features.errors import CorpusError
+
+MOST_PROBLEMS = 1000
+"""Problems that a corpus lists; `problem_count` counts all."""
+MOST_LABELS = 2000
+LONGEST_LINE = 16_384
+
+
+def from_archive(
+    place: Place, digest: str, name: str, options: dict[str, Any], caps: Caps, *, hidden: bool = False
+) -> Corpus:
+    """A corpus out of an uploaded archive, which is a blob already.
+
+    Raises:
+        ArchiveError, ArchiveTooLarge, StorageFull, CorpusError.
+    """
+    root = contents.unpacked(place, digest, caps)
+    return _scanned(place, root, name, "upload", digest, options, hidden=hidden)
+
+
+def from_folder(place: Place, folder: str, name: str, options: dict[str, Any], roots: Sequence[str]) -> Corpus:
+    """A corpus out of a folder of the server.
+
+    Raises:
+        PlaceNotAllowed: it, or a file that it links to, is under none of the `roots`.
+        CorpusError.
+    """
+    path = Path(allowed(folder, roots))
+    return _scanned(place, path, name, "folder", str(path), options, roots=roots)
+
+
+def from_url(place: Place, url: str, name: str, options: dict[str, Any], roots: Sequence[str]) -> Corpus:
+    """A corpus out of everything under a URL that fsspec opens.
+
+    Raises:
+        PlaceNotAllowed, CorpusError, SettingsError.
+    """
+    url = allowed(url, roots)
+    _, _, _, fingerprint = contents.listing(url)
+    root = contents.fetched(place, url, fingerprint)
+    return _scanned(place, root, name, "url", url, {**options, "fingerprint": fingerprint})
+
+
+def from_list(place: Place, lines: Iterable[bytes], name: str, options: dict[str, Any], roots: Sequence[str]) -> Corpus:
+    """A corpus by reference: lines of JSON with `audio` and `annotation`, each a path or URL under one of the `roots`.
+
+    Only the list is read: a file that is not there becomes an error row of the job that needs it.
+
+    Raises:
+        PlaceNotAllowed, CorpusError: with the line.
+    """
+    splits: dict[str, int] = {}
+    speakers: set[str] = set()
+    count = 0
+
+    def checked() -> Iterator[Line]:
+        nonlocal count
+        ids: set[str] = set()
+        for number, raw in enumerate(lines, 1):
+            if raw.isspace():
+                continue
+            line = _reference(raw, number, count, roots)
+            if line.id in ids:
+                raise CorpusError(
+                    f"line {number}: expected ids that differ, got {line.id[:80]!r} again", pointer=f"line {number}"
+                )
+            ids.add(line.id)
+            if line.speaker is not None:
+                speakers.add(line.speaker)
+            if line.split is not None:
+                splits[line.split] = splits.get(line.split, 0) + 1
+            count += 1
+            yield line
+
+    with place.store.writing() as file:
+        for data in manifest.written(checked()):
+            file.write(data)
+    if not count:
+        raise CorpusError("expected a list with at least one utterance, got none")
+    return Corpus(
+        id=new_id(), name=name, source="list", location="", manifest=file.digest, options=options, utterances=count,
+        segments=None, labels={}, speakers=len(speakers), splits=splits, problems=[], problem_count=0, notices=[],
+    )  # fmt: skip
+
+
+def _reference(raw: bytes, number: int, place: int, roots: Sequence[str]) -> Line:
+    where = f"line {number}"
+    if len(raw) > LONGEST_LINE:
+        raise CorpusError(f"{where}: expected at most {LONGEST_LINE} bytes, got {len(raw)}", pointer=where)
+    try:
+        entry = json.loads(raw)
+    except (ValueError, RecursionError):
+        raise CorpusError(f"{where}: expected a JSON object, got something else", pointer=where) from None
+    if not isinstance(entry, dict):
+        raise CorpusError(f"{where}: expected a JSON object, got {type(entry).__name__}", pointer=where)
+    for key in ("audio", "annotation"):
+        if not isinstance(entry.get(key), str) or not entry[key]:
+            raise CorpusError(
+                f"{where}: expected {key!r}, a path or URL, got {str(entry.get(key))[:80]}", pointer=where
+            )
+    for key in ("id", "speaker", "split"):
+        if not isinstance(entry.get(key), str | None):
+            raise CorpusError(f"{where}: expected {key!r} to be text, got {str(entry[key])[:80]}", pointer=where)
+    audio, annotation = (allowed(entry[key], roots, where) for key in ("audio", "annotation"))
+    name = entry.get("id") or Path(audio).stem
+    return Line(place, name, audio, annotation, entry.get("speaker"), entry.get("split"))
+
+
+def _scanned(
+    place: Place, root: Path, name: str, source: str, location: str, options: dict[str, Any], *,
+    roots: Sequence[str] | None = None, hidden: bool = False,
+) -> Corpus:  # fmt: skip
+    table = options.get("table")
+    if table is not None and (os.path.isabs(table) or ".." in Path(table).parts):
+        raise InvalidRequest(
+            f"expected a table inside the corpus, got {table[:80]!r}", pointer="table", value=table[:80]
+        )
+    read = corpora.read(
+        root,
+        layout=options.get("layout"),
+        tier=options.get("tier"),
+        table=None if table is None else root / table,
+        fix=bool(options.get("fix")),
+        drop=options.get("drop") or (),
+    )
+    problems = list(read.problems)
+    kept = []
+    for utterance in read.utterances:
+        outside = roots is not None and not all(
+            _inside(path, roots) for path in (utterance.audio, utterance.annotation) if path is not None
+        )
+        if outside:
+            problems.append(CorpusProblem(utterance.audio, None, "is a link to a place that is not allowed"))
+        elif utterance.annotation is not None:
+            kept.append(utterance)
+    if not kept:
+        first = f": {_told(problems[0], root)['message']}" if problems else ""
+        raise CorpusError(
+            f"expected at least one utterance that can be used, got none out of {len(problems)} files{first}"
+        )
+    entries = (
+        Line(n, u.id, _relative(u.audio, root), _relative(u.annotation, root), u.speaker, u.split)
+        for n, u in enumerate(kept)
+        if u.annotation is not None
+    )
+    with place.store.writing() as file:
+        for data in manifest.written(entries):
+            file.write(data)
+    read.utterances = kept
+    return Corpus(
+        id=new_id(), name=name, source=source, location=location, manifest=file.digest, options=options,
+        utterances=len(kept), segments=sum(len(u.segments) for u in kept),
+        labels=dict(list(read.labels().items())[:MOST_LABELS]), speakers=len(read.speakers()), splits=read.splits(),
+        problems=[_told(p, root) for p in problems[:MOST_PROBLEMS]], problem_count=len(problems),
+        notices=[{**n.as_dict(), "message": n.message.replace(f"{root}{os.sep}", "")} for n in read.notices],
+        hidden=hidden,
+    )  # fmt: skip
+
+
+def _relative(path: Path, root: Path) -> str:
+    return path.relative_to(root).as_posix()
+
+
+def _told(problem: CorpusProblem, root: Path) -> dict[str, Any]:
+    file = problem.file.relative_to(root).as_posix() if problem.file.is_relative_to(root) else problem.file.name
+    return {"file": file, "line": problem.line, "message": problem.message.replace(f"{root}{os.sep}", "")}
+
+
+def allowed(name: str, roots: Sequence[str], where: str | None = None) -> str:
+    """The path or URL, resolved, if it is under one of the roots.
+
+    Raises:
+        PlaceNotAllowed.
+    """
+    said = f"{where}: " if where else ""
+    refusal = PlaceNotAllowed(
+        f"{said}expected a place under one of the folders and URLs that the service allows, got {name[:120]!r}",
+        pointer=where or "location", value=name[:120],
+    )  # fmt: skip
+    if "://" in name:
+        plain = name.split("?")[0]
+        if ".." in plain.split("/") or not any("://" in root and _below(plain, root) for root in roots):
+            raise refusal
+        return name
+    if not os.path.isabs(name) or "\0" in name:
+        raise refusal
+    path = Path(name)
+    if not _inside(path, roots):
+        raise refusal
+    return os.path.join(_resolved(str(path.parent)), path.name)
+
+
+def _inside(path: Path, roots: Sequence[str]) -> bool:
+    """Whether the file, links followed, is under a root that is a folder."""
+    real = os.path.realpath(path) if os.path.islink(path) else os.path.join(_resolved(str(path.parent)), path.name)
+    return any("://" not in root and _below(real, os.path.realpath(root)) for root in roots)
+
+
+@lru_cache(maxsize=4096)
+def _resolved(folder: str) -> str:
+    return os.path.realpath(folder)
+
+
+def _below(name: str, root: str) -> bool:
+    return name == root.rstrip("/") or name.startswith(root.rstrip("/") + "/")

@@ -1,0 +1,67 @@
+"""The list of a corpus's utterances, one JSON object a line, kept as a blob.
+
+A line has `id`, `audio`, `annotation`; and `speaker` and `split` where known. Paths are relative to the corpus;
+in a corpus by reference they are absolute, or URLs. Jobs take ranges of lines.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One utterance. `place` counts from 0."""
+
+    place: int
+    id: str
+    audio: str
+    annotation: str
+    speaker: str | None = None
+    split: str | None = None
+
+
+def written(lines: Iterable[Line]) -> Iterator[bytes]:
+    """The lines as bytes."""
+    for line in lines:
+        entry: dict[str, Any] = {"id": line.id, "audio": line.audio, "annotation": line.annotation}
+        if line.speaker is not None:
+            entry["speaker"] = line.speaker
+        if line.split is not None:
+            entry["split"] = line.split
+        yield json.dumps(entry, ensure_ascii=False).encode() + b"\n"
+
+
+def read(path: Path, start: int = 0, count: int | None = None) -> Iterator[Line]:
+    """`count` lines (all) from line `start` on."""
+    with path.open("rb") as file:
+        if start:
+            starts = _starts(path)
+            if start >= len(starts):
+                return
+            file.seek(int(starts[start]))
+        for place, raw in enumerate(islice(file, count), start):
+            entry = json.loads(raw)
+            yield Line(
+                place, entry["id"], entry["audio"], entry["annotation"], entry.get("speaker"), entry.get("split")
+            )
+
+
+@lru_cache(maxsize=8)
+def _starts(path: Path) -> NDArray[np.int64]:
+    """Where each line begins; a file of blobs never changes, so this is found once a process."""
+    starts, at = [0], 0
+    with path.open("rb") as file:
+        for raw in file:
+            at += len(raw)
+            starts.append(at)
+    return np.asarray(starts[:-1], dtype=np.int64)

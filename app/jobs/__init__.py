@@ -1,0 +1,1 @@
+"""Jobs: training, labelling and evaluation that outlive their request."""

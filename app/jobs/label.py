@@ -1,0 +1,181 @@
+"""Labelling in parts: each takes a range of a corpus's utterances and leaves one file of answers.
+
+The file is a zip: `rows.jsonl` with one utterance a line, and under `files/FORMAT/` the annotation files that were
+asked for. It holds the answers of its range whatever worker made it, so a part done twice is the same part.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from app import labelling
+from app.corpora import contents
+from app.corpora.contents import Files
+from app.corpora.manifest import Line
+from app.db.tables import FileError, Job, Shard
+from app.jobs import shared, table
+from app.jobs.patience import Often, patiently
+from app.place import Place
+from app.schemas.classify import rounded
+from features import annotation as notation
+from features.annotation.base import name_stem
+from features.errors import PhonechainError
+
+if TYPE_CHECKING:
+    from app.labelling import Prepared
+    from model.labeler import LabelledSegment, PhoneLabeler
+
+BATCH = 16
+"""Utterances labelled at once: few enough that a cancel is heard soon."""
+ROWS = "rows.jsonl"
+
+
+@dataclass
+class _Part:
+    """What a part has made so far."""
+
+    rows: list[str] = field(default_factory=list)
+    files: list[tuple[str, bytes]] = field(default_factory=list)
+    errors: list[FileError] = field(default_factory=list)
+    segments: int = 0
+
+
+def count(total: int, size: int) -> int:
+    """Parts of `size` utterances."""
+    return -(-total // size)
+
+
+def run_part(place: Place, id: str, number: int) -> None:
+    """Do part `number` of a labelling job, unless it is done or not wanted any more.
+
+    Raises:
+        Cancelled, Fenced, StorageFull, DatabaseAway, and whatever makes the whole job fail.
+    """
+    job = patiently(table.get, place.db, id)
+    spec = job.spec
+    patiently(table.begin, place.db, id, spec["total"], "utterances")
+    patiently(table.wanted, place.db, id)
+    if patiently(table.shard_done, place.db, id, number):
+        return
+    shared.one_thread()
+    corpus = shared.corpus_of(place, spec["corpus"])
+    model = shared.labeler(place, spec["model"]["blob"])
+    size = spec["part"]
+    lines = list(contents.lines(place, corpus, number * size, size))
+    still_wanted = Often(lambda: table.wanted(place.db, id))
+    part = _label(job, lines, contents.files(place, corpus), model, still_wanted)
+    digest = _kept(place, part)
+    made = Shard(
+        job=id, number=number, blob=digest, utterances=len(lines), segments=part.segments, failed=len(part.errors)
+    )
+    patiently(table.finish_shard, place.db, made, part.errors, spec["total"])
+
+
+def _label(job: Job, lines: Sequence[Line], files: Files, model: PhoneLabeler, still_wanted: Often) -> _Part:
+    options = job.spec["options"]
+    part = _Part()
+    for at in range(0, len(lines), BATCH):
+        ready: list[tuple[Line, Prepared]] = []
+        for line in lines[at : at + BATCH]:
+            still_wanted()
+            try:
+                ready.append((line, _prepared(line, files, model, options)))
+            except (PhonechainError, OSError) as error:
+                part.errors.append(shared.file_error(job.id, line.place, line.id, error))
+        speakers: dict[str, int] = {}
+        answers = model.label_features(
+            [prepared.features for _, prepared in ready],
+            segments=[prepared.segments for _, prepared in ready],
+            n_best=options["n_best"],
+            decode=options["decode"],
+            groups=[speakers.setdefault(line.speaker or f"\0{line.id}", len(speakers)) for line, _ in ready],
+        )
+        for (line, prepared), labelled in zip(ready, answers, strict=True):
+            try:
+                made = [
+                    (_file_name(line, format), labelling.annotated(prepared, labelled, format))
+                    for format in options["formats"]
+                ]
+            except PhonechainError as error:  # a format that cannot hold these labels
+                part.errors.append(shared.file_error(job.id, line.place, line.id, error))
+                continue
+            part.files += made
+            part.rows.append(_row(line, prepared, labelled))
+            part.segments += len(labelled)
+    still_wanted.action()
+    return part
+
+
+def _prepared(line: Line, files: Files, model: PhoneLabeler, options: dict[str, Any]) -> Prepared:
+    annotation = notation.read(
+        files.read(line.annotation), name=PurePosixPath(line.annotation).name, utterance=name_stem(line.audio)
+    )
+    return labelling.prepared(
+        files.read(line.audio),
+        annotation,
+        model.features_,
+        tier=options["tier"],
+        channel=options["channel"],
+        fix=options["fix"],
+        max_seconds=options["max_seconds"],
+        max_segments=options["max_segments"],
+    )
+
+
+def _file_name(line: Line, format: str) -> str:
+    """Where the annotation file goes in the result: as the corpus names it, with the format's suffix.
+
+    References have no common folder, so their place in the list keeps equal names apart.
+    """
+    outside = line.audio.startswith("/") or "://" in line.audio
+    stem = f"{line.place:08d}-{name_stem(line.audio)}" if outside else str(PurePosixPath(line.audio).with_suffix(""))
+    return f"files/{format}/{stem}{labelling.suffix(format)}"
+
+
+def _row(line: Line, prepared: Prepared, labelled: Sequence[LabelledSegment]) -> str:
+    row = {
+        "place": line.place,
+        "utterance": line.id,
+        "speaker": line.speaker,
+        "split": line.split,
+        "duration": round(prepared.duration, 6),
+        "tier": prepared.tier.name,
+        "segments": [_segment(segment) for segment in labelled],
+        "warnings": [notice.as_dict() for notice in prepared.notices],
+    }
+    return json.dumps(row, ensure_ascii=False, allow_nan=False)
+
+
+def _segment(segment: LabelledSegment) -> dict[str, Any]:
+    out: dict[str, Any] = {
+        "start": segment.start,
+        "end": segment.end,
+        "label": segment.label,
+        "posterior": rounded(segment.posterior),
+    }
+    if len(segment.n_best) > 1:
+        out["n_best"] = [{"label": label, "posterior": rounded(p)} for label, p in segment.n_best]
+    if segment.given is not None:
+        out |= {
+            "given": segment.given,
+            "given_posterior": rounded(segment.given_posterior),
+            "given_rank": segment.given_rank,
+        }
+    return out
+
+
+def _kept(place: Place, part: _Part) -> str:
+    """The part's file, written the same from the same answers: entries have a fixed time."""
+    with place.store.writing() as out:
+        buffer = io.BytesIO()
+        with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as file:
+            for name, data in [(ROWS, "".join(row + "\n" for row in part.rows).encode()), *part.files]:
+                file.writestr(zipfile.ZipInfo(name), data, zipfile.ZIP_DEFLATED)
+        out.write(buffer.getbuffer())  # type: ignore[arg-type]
+    return out.digest

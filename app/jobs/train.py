@@ -1,0 +1,176 @@
+"""Training as a job: one worker, a checkpoint an epoch, and at the end a version of a model."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from app import shelf
+from app.corpora import contents
+from app.corpora.manifest import Line
+from app.db.tables import FileError, Job
+from app.jobs import shared, table
+from app.jobs.patience import Often, patiently
+from app.place import Place
+from features.errors import CorpusError, PhonechainError
+
+if TYPE_CHECKING:
+    from features.segments import Utterance
+    from model.labeler import PhoneLabeler
+    from model.settings import Preset
+    from model.training import Progress
+
+REPORT = 0.5
+"""Seconds between two reports of progress inside an epoch."""
+
+
+def settings_of(spec: dict[str, Any]) -> Preset:
+    """The preset of a job with its changes. Raises SettingsError."""
+    from model import settings
+
+    made = settings.preset(spec["preset"])
+    if spec.get("model_settings"):
+        changed = settings.from_dict(settings.ModelSettings, spec["model_settings"])
+        made = dataclasses.replace(made, model=changed)
+    if spec.get("training"):
+        made = dataclasses.replace(made, training=settings.replace(made.training, spec["training"]))
+    return made
+
+
+def run(place: Place, job: Job) -> None:
+    """Train, from the last whole epoch where there is one.
+
+    Raises:
+        Cancelled, Fenced, and whatever makes the job fail.
+    """
+    shared.one_thread()
+    spec = job.spec
+    corpus = shared.corpus_of(place, spec["corpus"])
+    report = _Report(place, job)
+    errors: list[FileError] = []
+
+    def bad(line: Line, error: PhonechainError) -> None:
+        errors.append(shared.file_error(job.id, line.place, line.id, error))
+
+    read = contents.utterances(place, corpus, progress=report.counting("corpus"), problem=bad)
+    utterances, dev = split_of(read, spec)
+    labeler = _fitted(place, job, utterances, dev, report)
+    places = {line.id: line.place for line in contents.lines(place, corpus)} if labeler.problems_ else {}
+    errors += [shared.file_error(job.id, places.get(u.id, -1), u.id, e) for u, e in labeler.problems_]
+    patiently(table.note_errors, place.db, job.id, job.attempt, errors)
+    report.stage("save", 0, 1, "files")
+    folder = place.run_folder(job.id)
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"model.{job.attempt}.safetensors"
+    labeler.save(path)
+    patiently(shelf.keep_trained, place, job, path)
+    discard(place, job.id)
+
+
+def _fitted(
+    place: Place, job: Job, utterances: list[Utterance], dev: list[Utterance] | None, report: _Report
+) -> PhoneLabeler:
+    from model.labeler import PhoneLabeler
+
+    spec = job.spec
+    chosen = settings_of(spec)
+    labeler = PhoneLabeler(
+        spec["preset"],
+        model=chosen.model,
+        training=chosen.training,
+        drop=spec["drop"],
+        name=spec["name"],
+        description=spec["description"],
+        licence=spec["licence"],
+        data=spec["data"],
+        limits=spec["limits"],
+    )
+    folder = place.run_folder(job.id)
+    folder.mkdir(parents=True, exist_ok=True)
+    labeler.fit(
+        utterances, dev, progress=report.event, stop=report.stop, run_dir=folder, corpus=spec["corpus_name"],
+        command=f"job {job.id}",
+    )  # fmt: skip
+    return labeler
+
+
+def split_of(utterances: list[Utterance], spec: dict[str, Any]) -> tuple[list[Utterance], list[Utterance] | None]:
+    """(train, dev) by the names of the spec, else `train` and `dev` where the corpus has them, else everything.
+
+    Raises:
+        CorpusError: a split that the corpus does not have.
+    """
+    there = {u.split for u in utterances}
+    dev_name = spec.get("dev") or ("dev" if "dev" in there else None)
+    name = spec.get("split") or ("train" if "train" in there else None)
+    for wanted in (name, dev_name):
+        if wanted is not None and wanted not in there:
+            names = ", ".join(sorted(s for s in there if s)) or "none"
+            raise CorpusError(f"expected a split named {wanted[:80]}, got {names}", pointer="split", value=wanted[:80])
+    dev = None if dev_name is None else [u for u in utterances if u.split == dev_name]
+    if name is not None:
+        return [u for u in utterances if u.split == name], dev
+    return [u for u in utterances if u.split not in ("dev", "test")], dev
+
+
+def discard(place: Place, id: str) -> None:
+    """Remove the checkpoint and the features of a job that has ended."""
+    shutil.rmtree(place.run_folder(id), ignore_errors=True)
+
+
+class _Report:
+    """Writes what training reports into the job's row, not too often, and stops it where it is not wanted any more.
+
+    Stopping is by exception, out of whatever calls back: a cancelled job need not fit a temperature first.
+    """
+
+    def __init__(self, place: Place, job: Job) -> None:
+        self.place, self.job = place, job
+        self.still_wanted = Often(lambda: table.wanted(place.db, job.id, job.attempt))
+        self._next = 0.0
+
+    def stop(self) -> bool:
+        self.still_wanted()
+        return False
+
+    def counting(self, stage: str) -> Any:
+        """A callback (done, total)."""
+        return lambda done, total: self._maybe(stage, done, total, "utterances", "", {})
+
+    def event(self, event: Progress) -> None:
+        """What `fit` calls."""
+        if event.stage == "epoch":
+            patiently(
+                table.progress, self.place.db, self.job.id, self.job.attempt, finished=True, stage="train",
+                done=event.done, total=event.total, unit="epochs", message=event.message, metrics=dict(event.metrics),
+            )  # fmt: skip
+            return
+        self._maybe(event.stage, event.done, event.total, event.unit, event.message, dict(event.metrics))
+
+    def stage(self, stage: str, done: int, total: int, unit: str) -> None:
+        """A new stage."""
+        patiently(
+            table.progress, self.place.db, self.job.id, self.job.attempt, stage=stage, done=done, total=total,
+            unit=unit, message="",
+        )  # fmt: skip
+
+    def _maybe(self, stage: str, done: int, total: int, unit: str, message: str, metrics: dict[str, float]) -> None:
+        self.still_wanted()
+        now = time.monotonic()
+        if now < self._next and done < total:
+            return
+        self._next = now + REPORT
+        values: dict[str, Any] = {"stage": stage, "done": done, "total": total, "unit": unit, "message": message}
+        if metrics:
+            values["metrics"] = metrics
+        patiently(table.progress, self.place.db, self.job.id, self.job.attempt, **values)
+
+
+def has_checkpoint(folder: Path) -> bool:
+    """Whether a run can go on from a whole epoch."""
+    from model.training import CHECKPOINT
+
+    return (folder / CHECKPOINT).exists()

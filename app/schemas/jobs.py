@@ -1,0 +1,151 @@
+"""What `/jobs` takes and gives."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
+from pydantic_core import PydanticCustomError
+
+from app.schemas.classify import _channel
+from features.annotation import FORMATS
+
+State = Literal["queued", "running", "cancelling", "succeeded", "failed", "cancelled"]
+Kind = Literal["train", "label", "evaluate"]
+Text = Annotated[str, Field(max_length=10_000, pattern="^[^\x00]*$")]
+Name = Annotated[str, Field(min_length=1, max_length=200, pattern="^[^\x00]*$")]
+
+
+class _Asked(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    corpus: str = Field(description="Id of the corpus.", max_length=40)
+    webhook: str | None = Field(
+        None, description="Address that is called when the job has ended (Standard Webhooks).", max_length=2000
+    )
+    resources: dict[Annotated[str, Field(max_length=40)], Annotated[float, Field(gt=0, le=1000)]] = Field(
+        default_factory=dict,
+        description='What a worker must offer, such as `{"GPU": 1}`; without such a worker the job waits.',
+        max_length=8,
+    )
+
+
+class TrainJob(_Asked):
+    """Train a model on a corpus; the result is a version of the model `name`."""
+
+    kind: Literal["train"]
+    name: str = Field(
+        description="Name of the model that is made.", pattern="^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100
+    )
+    preset: str = Field("spn-lc-crf", description="The system to train.", max_length=100)
+    base: str | None = Field(
+        None, description="A model whose settings are taken instead of the preset's (not its weights).", max_length=200
+    )
+    model_settings: dict[str, Any] | None = Field(None, description="Settings of the model instead of the preset's.")
+    training: dict[str, Any] | None = Field(
+        None, description="Changes to how the preset is trained.", examples=[{"epochs": 20, "seed": 7}]
+    )
+    split: str | None = Field(None, description="Split to train on; else `train`, or everything.", max_length=200)
+    dev: str | None = Field(
+        None, description="Split to stop and calibrate by; else `dev`, or a tenth of the speakers.", max_length=200
+    )
+    drop: list[Annotated[str, Field(max_length=200)]] = Field(
+        default_factory=list, description="Labels to leave out.", max_length=1000
+    )
+    description: Text = ""
+    licence: Text = Field("", description="For the model card.")
+    data: Text = Field("", description="What the data is, for the model card.")
+    limits: Text = Field("", description="What the model is not good for, for the model card.")
+
+
+class LabelJob(_Asked):
+    """Label every utterance of a corpus."""
+
+    kind: Literal["label"]
+    model: str = Field("default", description="Name, `name@version` or alias of a model.", max_length=200)
+    formats: list[str] = Field(
+        default_factory=lambda: ["textgrid"],
+        description="Annotation formats of the files in the result; rows of JSON and CSV can be had in any case.",
+        max_length=len(FORMATS),
+    )
+    tier: str | None = Field(None, description="Tier that holds the segments; else the corpus's.", max_length=1000)
+    channel: Annotated[int | Literal["mix"], BeforeValidator(_channel)] = Field("mix", description="Channel, or `mix`.")
+    n_best: int = Field(1, ge=1, le=1000, description="How many labels to list for each segment.")
+    decode: Literal["posterior", "viterbi"] = "posterior"
+    fix: bool = Field(False, description="Sort the segments and remove overlaps of up to 10 ms.")
+
+    @field_validator("formats")
+    @classmethod
+    def _known(cls, value: list[str]) -> list[str]:
+        for name in value:
+            if name not in FORMATS:
+                raise PydanticCustomError("format", "expected formats out of {names}", {"names": ", ".join(FORMATS)})
+        return list(dict.fromkeys(value))
+
+
+class EvaluateJob(_Asked):
+    """Score a model on a labelled corpus."""
+
+    kind: Literal["evaluate"]
+    model: str = Field("default", description="Name, `name@version` or alias of a model.", max_length=200)
+    split: str | None = Field(None, description="Split to score; else `test`, or everything.", max_length=200)
+    drop: list[Annotated[str, Field(max_length=200)]] = Field(
+        default_factory=list, description="Labels to leave out.", max_length=1000
+    )
+    decode: Literal["posterior", "viterbi"] = "posterior"
+
+
+JobRequest = Annotated[TrainJob | LabelJob | EvaluateJob, Field(discriminator="kind")]
+
+
+class Progress(BaseModel):
+    """How far a job is: `done` of `total` `unit`s of a stage."""
+
+    stage: str = ""
+    done: int = 0
+    total: int = 0
+    unit: str = ""
+    message: str = ""
+    metrics: dict[str, float | None] = Field(
+        default_factory=dict, description="While training: epoch, loss, dev_error and others."
+    )
+
+
+class JobOut(BaseModel):
+    """A job."""
+
+    id: str
+    kind: Kind
+    state: State
+    progress: Progress
+    failed_files: int = Field(description="Files that could not be used; `/jobs/{id}/errors` lists them.")
+    attempt: int = Field(description="Executions so far: more than one where workers were lost.")
+    request: dict[str, Any] = Field(description="What was asked for, with names made definite.")
+    error: dict[str, Any] | None = Field(None, description="Why it failed, as a problem document.")
+    result: dict[str, Any] | None = Field(None, description="A summary; `/jobs/{id}/result` has the whole.")
+    created: str
+    started: str | None = None
+    ended: str | None = None
+    links: dict[str, str]
+
+
+class JobPage(BaseModel):
+    """Jobs, the newest first."""
+
+    jobs: list[JobOut]
+    next: str | None = Field(None, description="`cursor` of the next page; null on the last one.")
+
+
+class FileErrorOut(BaseModel):
+    """A file that could not be used."""
+
+    utterance: str
+    type: str = Field(description="Type of the problem, as in problem documents.")
+    detail: str
+
+
+class FileErrorPage(BaseModel):
+    """Files of a job that could not be used, in the order of the corpus."""
+
+    errors: list[FileErrorOut]
+    next: str | None = Field(None, description="`cursor` of the next page; null on the last one.")
