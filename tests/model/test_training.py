@@ -1,0 +1,268 @@
+"""The loop: it learns, repeats, stops, and goes on after a kill -9 as if nothing had happened."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from features.errors import TrainingError
+from model import training
+from model.data import Dataset
+from model.labeler import build_network
+from model.settings import FactorSettings, ModelSettings, TrainingSettings
+from model.training import CHECKPOINT, Progress, dev_error, fit_temperature, train
+
+LABELS = ["a", "b", "c", "d"]
+CRF = ModelSettings(factors=(FactorSettings(layers=1, products=2, states=2, dropout=0.3),), trigram="sparse")
+MEMM = ModelSettings(chain="memm", history=2, factors=(FactorSettings(kind="linear"),), history_dropout=0.2)
+QUICK = TrainingSettings(learning_rate=0.01, ngram_rate=5, batch=8, epochs=4, patience=0)
+
+
+def data(sequences: int, seed: int, *, noise: float = 1.0) -> Dataset:
+    """Label walks that mostly step up by one, and 6 features around a mean of each label."""
+    random = np.random.default_rng(seed)
+    lengths = random.integers(1, 9, sequences)
+    means = np.random.default_rng(0).normal(size=(4, 6))
+    y = np.concatenate([(random.integers(4) + np.cumsum(random.random(n) < 0.8)) % 4 for n in lengths]).astype(np.int64)
+    x = (means[y] + noise * random.normal(size=(len(y), 6))).astype(np.float32)
+    return Dataset(x, y, np.concatenate([[0], np.cumsum(lengths)]), np.arange(sequences))
+
+
+def network(model: ModelSettings = CRF, seed: int = 1) -> torch.nn.Module:
+    built = build_network(model, 6, LABELS, data(60, 1))
+    built.reset(torch.Generator().manual_seed(seed))  # type: ignore[operator]
+    return built
+
+
+def weights(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    return {name: value.clone() for name, value in model.state_dict().items()}
+
+
+def same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
+    return a.keys() == b.keys() and all(torch.equal(a[k], b[k]) for k in a)
+
+
+@pytest.mark.parametrize("model", [CRF, MEMM], ids=["crf", "memm"])
+@pytest.mark.parametrize("optimizer", ["adam", "sgd"])
+def test_it_learns(model: ModelSettings, optimizer: str) -> None:
+    settings = QUICK
+    if optimizer == "sgd":
+        settings = dataclasses.replace(QUICK, optimizer="sgd", batch=1, learning_rate=0.05, ngram_rate=1)
+    built = network(model)
+    before = dev_error(built, data(40, 2))
+    history = train(built, data(60, 1), data(40, 2), settings)
+    after = dev_error(built, data(40, 2))
+    assert after[0] < 0.7 * before[0]
+    assert after[1] < 0.8 * before[1]
+    assert after[0] == history.best_error
+    assert history.stopped == "epochs"
+
+
+def test_it_repeats_with_the_same_seed_and_not_with_another() -> None:
+    found = []
+    for seed in (1, 1, 2):
+        built = network()
+        train(built, data(60, 1), data(40, 2), dataclasses.replace(QUICK, seed=seed))
+        found.append(weights(built))
+    assert same(found[0], found[1])
+    assert not same(found[0], found[2])
+
+
+def test_the_best_epoch_or_the_last_one_is_kept() -> None:
+    ends, seen = {}, {}
+    for keep in ("best", "last"):
+        built, epochs = network(), []
+
+        def watch(p: Progress, built: torch.nn.Module = built, epochs: list = epochs) -> None:  # type: ignore[type-arg]
+            if p.stage == "epoch":
+                epochs.append(weights(built))
+
+        # far too large a step: the dev error goes up and down
+        settings = dataclasses.replace(QUICK, keep=keep, learning_rate=0.5, epochs=6, schedule="constant")
+        history = train(built, data(60, 1), data(40, 2), settings, progress=watch)
+        ends[keep], seen[keep] = weights(built), epochs
+        best = history.best_epoch
+    assert best < 6
+    assert same(ends["best"], seen["best"][best - 1])
+    assert same(ends["last"], seen["last"][-1])
+    assert not same(ends["best"], ends["last"])
+
+
+def test_patience_ends_a_run_that_does_not_get_better() -> None:
+    settings = dataclasses.replace(QUICK, learning_rate=1e-8, ngram_rate=0, epochs=50, patience=3)
+    history = train(network(), data(60, 1), data(40, 2), settings)
+    assert history.stopped == "patience"
+    assert len(history.epochs) == history.best_epoch + 3
+
+
+def test_a_stopped_run_keeps_the_best_epoch_so_far_and_can_go_on(tmp_path: Path) -> None:
+    asked = 0
+
+    def stop() -> bool:
+        nonlocal asked
+        asked += 1
+        return asked > 20  # 8 batches an epoch: in the third epoch
+
+    built = network()
+    history = train(built, data(60, 1), data(40, 2), QUICK, stop=stop, run_dir=tmp_path)
+    assert (history.stopped, len(history.epochs)) == ("asked", 2)
+    train(built, data(60, 1), data(40, 2), QUICK, run_dir=tmp_path)
+    unbroken = network()
+    train(unbroken, data(60, 1), data(40, 2), QUICK)
+    assert same(weights(built), weights(unbroken))
+
+
+def test_progress_counts_batches_and_epochs() -> None:
+    told: list[Progress] = []
+    train(network(), data(60, 1), data(40, 2), QUICK, progress=told.append)
+    batches = [p for p in told if p.stage == "train"]
+    assert [p.done for p in batches] == list(range(1, 33))
+    assert {p.total for p in batches} == {32}
+    epochs = [p for p in told if p.stage == "epoch"]
+    assert [p.done for p in epochs] == [1, 2, 3, 4]
+    assert {"loss", "dev_error", "dev_nll", "seconds"} <= epochs[0].metrics.keys()
+
+
+# ------------------------------------------------------------------------------------------------------------ resuming
+
+SCRIPT = """
+    import sys, torch
+    from pathlib import Path
+    from tests.model.test_training import CRF, QUICK, data, network
+    from model.training import train
+
+    def tell(p):
+        print(p.stage, p.done, flush=True)
+        if p.stage == "train" and p.done == 21:
+            sys.stdin.readline()  # in the middle of an epoch: wait here for the kill
+
+    torch.set_num_threads(1)
+    train(network(CRF), data(60, 1), data(40, 2), QUICK, run_dir=Path(sys.argv[1]), progress=tell)
+"""
+
+
+def test_killed_in_mid_epoch_it_resumes_and_ends_with_the_same_weights(tmp_path: Path) -> None:
+    root = Path(__file__).resolve().parents[2]
+    process = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(SCRIPT), str(tmp_path)],
+        cwd=root, env={**os.environ, "PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"},
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line == "train 21\n":  # the third epoch's fifth batch of eight
+            break
+    time.sleep(0.05)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    resumed, unbroken, told = network(), network(), []
+    train(resumed, data(60, 1), data(40, 2), QUICK, run_dir=tmp_path, progress=told.append)
+    assert (told[0].stage, told[0].done) == ("train", 17)
+    train(unbroken, data(60, 1), data(40, 2), QUICK)
+    assert same(weights(resumed), weights(unbroken))
+
+
+@pytest.mark.parametrize("model", [CRF, MEMM], ids=["crf", "memm"])
+@pytest.mark.parametrize("optimizer", ["adam", "sgd"])
+def test_a_finished_run_is_only_read_again(model: ModelSettings, optimizer: str, tmp_path: Path) -> None:
+    settings = dataclasses.replace(QUICK, optimizer=optimizer, epochs=2)
+    first = network(model)
+    train(first, data(60, 1), data(40, 2), settings, run_dir=tmp_path)
+    again, told = network(model, seed=9), []
+    history = train(again, data(60, 1), data(40, 2), settings, run_dir=tmp_path, progress=told.append)
+    assert not told
+    assert len(history.epochs) == 2
+    assert same(weights(first), weights(again))
+
+
+def test_a_checkpoint_of_other_settings_or_data_is_refused(tmp_path: Path) -> None:
+    train(network(), data(60, 1), data(40, 2), QUICK, run_dir=tmp_path, fingerprint="one")
+    for settings, fingerprint in ((dataclasses.replace(QUICK, l2=0.5), "one"), (QUICK, "two")):
+        with pytest.raises(TrainingError, match="same data and settings"):
+            train(network(), data(60, 1), data(40, 2), settings, run_dir=tmp_path, fingerprint=fingerprint)
+
+
+def test_a_damaged_checkpoint_is_refused(tmp_path: Path) -> None:
+    (tmp_path / CHECKPOINT).write_bytes(b"\x00" * 100)
+    with pytest.raises(TrainingError, match="cannot be read"):
+        train(network(), data(60, 1), data(40, 2), QUICK, run_dir=tmp_path)
+
+
+def test_a_checkpoint_stays_whole_when_the_next_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = b""
+
+    def full(tensors: object, path: Path, metadata: object) -> None:
+        nonlocal kept
+        kept = (tmp_path / CHECKPOINT).read_bytes()
+        Path(path).write_bytes(b"half")
+        raise OSError("No space left on device")
+
+    def after_one_epoch(p: Progress) -> None:
+        if p.stage == "epoch":
+            monkeypatch.setattr(training, "save_file", full)
+
+    with pytest.raises(OSError, match="No space"):
+        train(network(), data(60, 1), data(40, 2), QUICK, run_dir=tmp_path, progress=after_one_epoch)
+    assert (tmp_path / CHECKPOINT).read_bytes() == kept
+    monkeypatch.undo()
+    built, unbroken = network(), network()
+    train(built, data(60, 1), data(40, 2), QUICK, run_dir=tmp_path)
+    train(unbroken, data(60, 1), data(40, 2), QUICK)
+    assert same(weights(built), weights(unbroken))
+
+
+# ------------------------------------------------------------------------------------------------------------- refusals
+
+
+def test_nothing_to_train_on_is_refused() -> None:
+    with pytest.raises(TrainingError, match="got 0 and"):
+        train(network(), _empty(), data(40, 2), QUICK)
+
+
+def _empty() -> Dataset:
+    return Dataset(np.zeros((0, 6), np.float32), np.zeros(0, np.int64), np.zeros(1, np.int64), np.zeros(0, np.int64))
+
+
+def test_a_loss_that_is_not_finite_is_an_error_with_advice() -> None:
+    broken = data(60, 1)
+    broken.x[5] = np.nan
+    with pytest.raises(TrainingError, match="learning rate under"):
+        train(network(), broken, data(40, 2), QUICK)
+
+
+def test_the_temperature_mends_overconfident_posteriors() -> None:
+    built, dev = network(), data(80, 2, noise=2.0)
+    train(built, data(60, 1), dev, QUICK)
+    with torch.no_grad():
+        for parameter in built.parameters():
+            parameter.mul_(3.0)
+    temperature = fit_temperature(built, dev)
+    assert 1.5 < temperature < 8.0
+
+    def nll(at: float) -> float:
+        batch = dev.batch(np.arange(len(dev)))
+        p = built.posteriors(batch.x, batch.packing, temperature=at)  # type: ignore[operator]
+        return float(-p.gather(1, batch.y[:, None]).log().mean())
+
+    assert nll(temperature) < nll(1.0)
+    assert nll(temperature) <= min(nll(0.9 * temperature), nll(1.1 * temperature))
+
+
+def test_the_memms_dev_error_is_that_of_its_search() -> None:
+    built, dev = network(MEMM), data(40, 2)
+    train(built, data(60, 1), dev, QUICK)
+    batch = dev.batch(np.arange(len(dev)))
+    searched = built.decode(batch.x, batch.packing)  # type: ignore[operator]
+    assert dev_error(built, dev)[0] == float((searched != batch.y).double().mean())
