@@ -14,9 +14,9 @@ from typing import Any
 
 from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_core import PydanticCustomError
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from app.wording import expected
+from app.wording import expected, short
 from features.errors import SettingsError
 
 PREFIX = "PHONECHAIN_"
@@ -158,27 +158,44 @@ def variable(field: str) -> str:
     return PREFIX + field.upper()
 
 
+class _Given(Settings):
+    """Settings from what is passed alone, whatever the environment of the process says."""
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        **_: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return (init_settings,)
+
+
 def load(environ: Mapping[str, str] | None = None, **overrides: Any) -> Settings:
     """Read the settings from the environment; `overrides` (a command line's options) win where they are not None.
 
+    Args:
+        environ: to be read instead of the process's own.
+
     Raises:
-        SettingsError: one line that names the variable, what it may be and what came.
+        SettingsError: one line that names the variable, what it may be and what came; never the value of a secret.
     """
     given = {name: value for name, value in overrides.items() if value is not None}
     if environ is not None:
-        for name in Settings.model_fields:
-            if variable(name) in environ:
-                given.setdefault(name, environ[variable(name)])
+        given = {n: environ[variable(n)] for n in Settings.model_fields if variable(n) in environ} | given
     try:
-        return Settings(**given)
+        return Settings(**given) if environ is None else _Given(**given)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         field = str(first["loc"][0]) if first["loc"] else ""
+        shown = {**first, "input": None} if _is_secret(field) else first
         raise SettingsError(
-            f"{variable(field)}: {expected(first)}",
-            pointer=variable(field),
-            value=str(first["input"]),
+            f"{variable(field)}: {expected(shown)}", pointer=variable(field), value=short(shown["input"])
         ) from None
+
+
+def _is_secret(field: str) -> bool:
+    return field in Settings.model_fields and "SecretStr" in str(Settings.model_fields[field].annotation)
 
 
 def unknown_variables(environ: Mapping[str, str] | None = None) -> list[str]:

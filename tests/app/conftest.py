@@ -6,6 +6,7 @@ import io
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -60,15 +61,24 @@ def serving(app: FastAPI) -> Iterator[Client]:
         yield Client(app, portal)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """What services of these tests keep goes here, never into a person's own folder."""
+    folder = tmp_path_factory.mktemp("data")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PHONECHAIN_DATA", str(folder))
+        yield folder
+
+
 @pytest.fixture(scope="session")
-def registry() -> Registry:
-    return Registry.load(load({}))
+def registry(data: Path) -> Registry:
+    return Registry.load(load())
 
 
 @pytest.fixture(scope="session")
 def client(registry: Registry) -> Iterator[Client]:
     """The service as it comes, with the default model."""
-    with serving(create_app(load({}), registry)) as client:
+    with serving(create_app(load(), registry)) as client:
         yield client
 
 

@@ -47,6 +47,18 @@ def test_a_wrong_value_is_named(name: str, value: str) -> None:
     assert caught.value.pointer == name
 
 
+def test_a_secret_is_never_repeated() -> None:
+    with pytest.raises(SettingsError) as caught:
+        load({"PHONECHAIN_ADMIN_KEY": "hunter2"})
+    assert str(caught.value).startswith("PHONECHAIN_ADMIN_KEY: ")
+    assert "hunter2" not in str(caught.value) + str(caught.value.value)
+
+
+def test_another_environment_is_read_instead(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PHONECHAIN_PORT", "9000")
+    assert load({}).port == 8000
+
+
 def test_names_that_no_setting_reads() -> None:
     given = {
         "PHONECHAIN_PROT": "1",

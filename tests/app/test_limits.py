@@ -54,7 +54,7 @@ def test_a_body_is_counted_while_it_comes(sizes: list[int], passes: bool) -> Non
 
     async def send(message: dict[str, Any]) -> None: ...
 
-    run = BodyLimit(app, 100)({"type": "http", "headers": []}, receive, send)
+    run = BodyLimit(app, 100)({"type": "http", "method": "POST", "path": "/classify", "headers": []}, receive, send)
     if passes:
         asyncio.run(run)
     else:

@@ -86,7 +86,7 @@ def test_the_request_id_is_in_header_and_document(client: Client) -> None:
 
 
 def test_faults_of_the_service_tell_nothing_of_its_inside(registry: Registry) -> None:
-    app = create_app(load({}), registry)
+    app = create_app(load(), registry)
     _break(app)
     with serving(app) as client:
         response = client.get("/broken", headers={"X-Request-ID": "abc"})
