@@ -15,6 +15,8 @@ from tests.model.oracle import ChainOracle
 
 PATTERNS = ("uniform", "extremes", "sparse", "one high", "one low")
 TABLES = ("bigram", "edge", "trigram", "hyperedge")
+# 12, 18, 112 and 168: where a second- or first-order chain leaves float32, or scaled float64, behind
+SIZES = (0.0, 1.0, 12.0, 18.0, 50.0, 112.0, 168.0, 300.0)
 
 
 def values(random: np.random.Generator, shape: tuple[int, ...], pattern: str, size: float) -> NDArray[np.float64]:
@@ -107,7 +109,7 @@ def cases(draw: st.DrawFn, *, dtype: torch.dtype = torch.float64, cost: int = 40
         labels,
         tables=draw(st.sets(st.sampled_from(TABLES))),
         pattern={k: draw(st.sampled_from(PATTERNS)) for k in names},
-        size={k: draw(st.sampled_from((0.0, 1.0, 20.0, 50.0, 100.0, 300.0))) for k in names},
+        size={k: draw(st.sampled_from(SIZES)) for k in names},
         seed=draw(st.integers(0, 2**20)),
         dtype=dtype,
     )
