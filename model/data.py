@@ -1,6 +1,6 @@
 """Corpora -> packed, normalised sequences of segment features.
 
-    S  sequences (utterances, or their labelled runs)      N  segments of all of them      D  features of a segment
+S  sequences (utterances, or their labelled runs)      N  segments of all of them      D  features of a segment
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from features.mfcc import FeatureSettings
 from features.pooling import extract
 from features.segments import Segment, Utterance, prepare
 from model.packing import Packing, sort_by_length
+
+CPU = torch.device("cpu")
 
 SPEAKER_PRIOR = 30.0
 """Segments' worth of the training set's statistics that a speaker's own are mixed with: few segments move them little."""
@@ -138,7 +140,9 @@ class Normaliser:
         std[std < 1e-6] = 1.0
         return cls(torch.from_numpy(mean.astype(np.float32)), torch.from_numpy(std.astype(np.float32)), by_speaker)
 
-    def apply(self, x: NDArray[np.float32], groups: Sequence[int] | NDArray[np.int64] | None = None) -> NDArray[np.float32]:
+    def apply(
+        self, x: NDArray[np.float32], groups: Sequence[int] | NDArray[np.int64] | None = None
+    ) -> NDArray[np.float32]:
         """[N, D] normalised. `groups` [N] says whose rows belong together; None takes all as one speaker's."""
         scaled = (x - self.mean.numpy()) / self.std.numpy()
         if not self.by_speaker or not len(x):
@@ -194,7 +198,7 @@ class Dataset:
         """[T] label indices of one sequence."""
         return self.y[self.starts[sequence] : self.starts[sequence + 1]]
 
-    def batch(self, sequences: NDArray[np.int64], device: torch.device = torch.device("cpu")) -> Batch:
+    def batch(self, sequences: NDArray[np.int64], device: torch.device = CPU) -> Batch:
         """The given sequences, packed."""
         chosen = sequences[sort_by_length(self.lengths[sequences])]
         packing = Packing(tuple(int(n) for n in self.lengths[chosen]), device)
@@ -204,7 +208,9 @@ class Dataset:
             torch.from_numpy(self.x[rows]).to(device), torch.from_numpy(self.y[rows]).to(device), packing, chosen
         )  # fmt: skip
 
-    def batches(self, size: int, *, order: NDArray[np.int64] | None = None, device: torch.device = torch.device("cpu")) -> Iterator[Batch]:  # fmt: skip
+    def batches(
+        self, size: int, *, order: NDArray[np.int64] | None = None, device: torch.device = CPU
+    ) -> Iterator[Batch]:
         """All sequences, `size` at a time, in `order` (default: by length, which wastes no steps)."""
         order = sort_by_length(self.lengths) if order is None else order
         for at in range(0, len(order), size):
@@ -255,7 +261,10 @@ def dataset(
             groups.append(n)
         at += count
     return Dataset(
-        np.ascontiguousarray(normal[rows]), np.asarray(y, dtype=np.int64), np.asarray(starts), np.asarray(groups, dtype=np.int64)
+        np.ascontiguousarray(normal[rows]),
+        np.asarray(y, dtype=np.int64),
+        np.asarray(starts),
+        np.asarray(groups, dtype=np.int64),
     )
 
 
@@ -283,4 +292,6 @@ def hold_out(utterances: Sequence[Utterance], share: float, seed: int) -> tuple[
     else:
         chosen = set(random.permutation(len(utterances))[: max(1, round(share * len(utterances)))].tolist())
         dev = [n in chosen for n in range(len(utterances))]
-    return [u for u, d in zip(utterances, dev, strict=True) if not d], [u for u, d in zip(utterances, dev, strict=True) if d]
+    return [u for u, d in zip(utterances, dev, strict=True) if not d], [
+        u for u, d in zip(utterances, dev, strict=True) if d
+    ]

@@ -41,7 +41,9 @@ class GaussianMixture(nn.Module):
             x^2), or "full" (inputs x and all products x_i x_j, i <= j).
     """
 
-    def __init__(self, inputs: int, outputs: int, *, components: int, covariance: Covariance, scale: float = 0.02) -> None:
+    def __init__(
+        self, inputs: int, outputs: int, *, components: int, covariance: Covariance, scale: float = 0.02
+    ) -> None:
         super().__init__()
         self.covariance = covariance
         extended = {"shared": inputs, "diagonal": 2 * inputs, "full": inputs + inputs * (inputs + 1) // 2}[covariance]
@@ -62,7 +64,7 @@ class GaussianMixture(nn.Module):
         return torch.cat([x, x[:, i] * x[:, j] - (i == j).to(x.dtype)], 1)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.mixture(self.expand(x))  # type: ignore[no-any-return]
+        return self.mixture(self.expand(x))
 
 
 class HiddenUnits(nn.Module):
@@ -111,7 +113,7 @@ class Perceptron(nn.Module):
             self.output.bias.zero_()
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.output(torch.tanh(self.hidden(x)))  # type: ignore[no-any-return]
+        return self.output(torch.tanh(self.hidden(x)))
 
 
 def build(settings: FactorSettings, inputs: int, outputs: int) -> nn.Module:

@@ -1,8 +1,8 @@
 """PhoneLabeler: what a notebook, the command line and the service call.
 
-    labeler = PhoneLabeler(preset="spn-lc-crf").fit(utterances)
-    labeler.save("mine.safetensors")
-    PhoneLabeler.load("mine.safetensors").label(audio, segments)
+labeler = PhoneLabeler(preset="spn-lc-crf").fit(utterances)
+labeler.save("mine.safetensors")
+PhoneLabeler.load("mine.safetensors").label(audio, segments)
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -155,7 +155,9 @@ class PhoneLabeler:
         command: str = "",
     ) -> PhoneLabeler:
         """As `fit`, from features that were computed before (see model.data.featurise)."""
-        labels = sorted({s.label for i in items for s in i.segments if s.label is not None and s.label not in self.drop})
+        labels = sorted(
+            {s.label for i in items for s in i.segments if s.label is not None and s.label not in self.drop}
+        )
         if len(labels) < 2:
             raise CorpusError(
                 f"expected at least 2 different labels to train on, got {len(labels)}"
@@ -170,8 +172,6 @@ class PhoneLabeler:
             )  # fmt: skip
         rows = np.concatenate([i.features for i in items if i.error is None])
         normaliser = Normaliser.fit(rows, by_speaker=self.model.speaker_normalised)
-        if normaliser.by_speaker:  # what the speakers' own statistics leave is scaled to unit deviation once more
-            pass
         data = dataset(items, labels, normaliser, drop=self.drop)
         held = dataset(dev, labels, normaliser, drop=self.drop)
         self.labels_, self.normaliser_ = labels, normaliser
@@ -190,7 +190,11 @@ class PhoneLabeler:
         return self
 
     def _featurise(
-        self, utterances: Sequence[Utterance], what: str, cache: Path | None, progress: Callable[[Progress], None] | None
+        self,
+        utterances: Sequence[Utterance],
+        what: str,
+        cache: Path | None,
+        progress: Callable[[Progress], None] | None,
     ) -> list[Featurised]:
         def tell(done: int, total: int) -> None:
             if progress is not None:
@@ -199,7 +203,9 @@ class PhoneLabeler:
         items = featurise(utterances, self.features_, cache=cache, progress=tell)
         if not any(i.error is None and i.segments for i in items):
             first = next((str(i.error) for i in items if i.error is not None), "no utterances")
-            raise CorpusError(f"expected at least one usable utterance in the {what}, got none out of {len(items)}: {first}")
+            raise CorpusError(
+                f"expected at least one usable utterance in the {what}, got none out of {len(items)}: {first}"
+            )
         return items
 
     def _fingerprint(self, *sets: Dataset) -> str:
@@ -240,11 +246,11 @@ class PhoneLabeler:
             groups: which speaker each recording is of, for models normalised by speaker; by default each its own.
         """
         if decode not in ("posterior", "viterbi"):
-            raise SettingsError(f"expected decode to be posterior or viterbi, got {decode!r}", pointer="decode", value=decode)
+            raise SettingsError(
+                f"expected decode to be posterior or viterbi, got {decode!r}", pointer="decode", value=decode
+            )
         posteriors, best = self.posteriors(items, viterbi=decode == "viterbi", groups=groups)
-        return [
-            self._answers(p, b, list(s), n_best) for p, b, s in zip(posteriors, best, segments, strict=True)
-        ]
+        return [self._answers(p, b, list(s), n_best) for p, b, s in zip(posteriors, best, segments, strict=True)]
 
     def posteriors(
         self, items: Sequence[NDArray[np.float32]], *, viterbi: bool = False, groups: Sequence[int] | None = None
@@ -291,7 +297,9 @@ class PhoneLabeler:
 
     def _ready(self) -> tuple[nn.Module, Normaliser]:
         if self.network_ is None or self.normaliser_ is None:
-            raise SettingsError("expected a model that was trained or loaded, got one without weights: call fit or load")
+            raise SettingsError(
+                "expected a model that was trained or loaded, got one without weights: call fit or load"
+            )
         return self.network_, self.normaliser_
 
     # ---------------------------------------------------------------------------------------------- the model file
@@ -323,7 +331,10 @@ class PhoneLabeler:
             provenance=self.provenance_,
             card=self.card,
             features=self.features_.to_dict(),
-            model={"preset": self.preset, "model": to_dict(self.model), "training": to_dict(self.training), "drop": list(self.drop)},
+            model={
+                "preset": self.preset, "model": to_dict(self.model), "training": to_dict(self.training),
+                "drop": list(self.drop),
+            },
             normaliser={"mean": "normaliser.mean", "std": "normaliser.std"},
             ngrams={"bigrams": "network.bigrams", "trigrams": "network.trigrams"},
             calibration={"temperature": self.temperature_},
@@ -372,7 +383,9 @@ def build_network(settings: ModelSettings, features: int, labels: Sequence[str],
 def _normaliser(tensors: Mapping[str, Tensor], by_speaker: bool) -> Normaliser:
     mean, std = tensors["normaliser.mean"], tensors["normaliser.std"]
     if mean.shape != std.shape or mean.dim() != 1 or not bool((std > 0).all()):
-        raise ValueError(f"a normaliser of shapes {tuple(mean.shape)} and {tuple(std.shape)}, or deviations not above 0")
+        raise ValueError(
+            f"a normaliser of shapes {tuple(mean.shape)} and {tuple(std.shape)}, or deviations not above 0"
+        )
     return Normaliser(mean.float(), std.float(), by_speaker)
 
 
@@ -381,7 +394,11 @@ def _network(labeler: PhoneLabeler, tensors: Mapping[str, Tensor]) -> nn.Module:
     y = len(labeler.labels_)
     for name, n in (("bigrams", 2), ("trigrams", 3)):
         table = weights[name]
-        if table.dim() != 2 or table.shape[1] != n or (len(table) and not (0 <= int(table.min()) <= int(table.max()) < y)):
+        if (
+            table.dim() != 2
+            or table.shape[1] != n
+            or (len(table) and not (0 <= int(table.min()) <= int(table.max()) < y))
+        ):
             raise ValueError(f"{name} of shape {tuple(table.shape)}, or with labels outside 0..{y - 1}")
     network = CHAINS[labeler.model.chain](
         labeler.model, len(FEATURE_NAMES), y, bigrams=weights["bigrams"], trigrams=weights["trigrams"]

@@ -14,6 +14,7 @@ from functools import cached_property
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 
@@ -102,6 +103,6 @@ class Packing:
         return list(concatenated.split(list(self.lengths)))
 
 
-def sort_by_length(lengths: Sequence[int]) -> np.ndarray:
+def sort_by_length(lengths: Sequence[int] | NDArray[np.int64]) -> np.ndarray:
     """Order that puts the longest sequence first; equal lengths keep their order."""
     return np.argsort(-np.asarray(lengths), kind="stable")

@@ -139,7 +139,12 @@ class TrainingSettings:
         _within(self, "ngram_rate", 0.0, 1e4)
         for name in ("l2", "ngram_l2", "clip"):
             _within(self, name, 0.0, 1e6)
-        for name, low, high in (("batch", 1, 100_000), ("epochs", 1, 100_000), ("patience", 0, 100_000), ("seed", 0, 2**31)):
+        for name, low, high in (
+            ("batch", 1, 100_000),
+            ("epochs", 1, 100_000),
+            ("patience", 0, 100_000),
+            ("seed", 0, 2**31),
+        ):
             _within(self, name, low, high)
 
 
@@ -165,7 +170,9 @@ def preset(name: str) -> Preset:
 
 def preset_names() -> list[str]:
     """Names of the presets that come with the package."""
-    return sorted(f.name[: -len(".toml")] for f in resources.files("model.presets").iterdir() if f.name.endswith(".toml"))
+    return sorted(
+        f.name[: -len(".toml")] for f in resources.files("model.presets").iterdir() if f.name.endswith(".toml")
+    )
 
 
 def to_dict(settings: Any) -> dict[str, Any]:
@@ -178,28 +185,34 @@ def from_dict(cls: type[T], values: Mapping[str, Any], where: str = "") -> T:
     hints = typing.get_type_hints(cls)
     names = [f.name for f in dataclasses.fields(cls)]  # type: ignore[arg-type]
     if not isinstance(values, Mapping):
-        raise SettingsError(f"expected a table of settings at {where or 'the top'}, got {values!r}", pointer=where, value=values)
+        raise SettingsError(
+            f"expected a table of settings at {where or 'the top'}, got {values!r}", pointer=where, value=values
+        )
     for key in values:
         if key not in names:
-            raise SettingsError(f"expected a setting out of {', '.join(names)}, got {where}{key}", pointer=where + key, value=key)
+            raise SettingsError(
+                f"expected a setting out of {', '.join(names)}, got {where}{key}", pointer=where + key, value=key
+            )
     return cls(**{key: _convert(hints[key], value, where + key) for key, value in values.items()})
 
 
 def replace(settings: T, changes: Mapping[str, Any]) -> T:
     """A copy with some settings changed; values may be strings, as they come from a command line ("l2" -> "0.001")."""
     current = {f.name: getattr(settings, f.name) for f in dataclasses.fields(settings)}  # type: ignore[arg-type]
-    changed = from_dict(type(settings), changes)  # type: ignore[arg-type]
+    changed = from_dict(type(settings), changes)
     return type(settings)(**{**current, **{key: getattr(changed, key) for key in changes}})
 
 
 def _convert(hint: Any, value: Any, where: str) -> Any:
     if dataclasses.is_dataclass(hint):
-        return value if isinstance(value, hint) else from_dict(hint, value, where + "/")  # type: ignore[arg-type, type-var]
+        return value if isinstance(value, hint) else from_dict(hint, value, where + "/")
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is Literal:
         if value in arguments:
             return value
-        raise SettingsError(f"expected {where} to be one of {', '.join(map(str, arguments))}, got {value!r}", pointer=where, value=value)
+        raise SettingsError(
+            f"expected {where} to be one of {', '.join(map(str, arguments))}, got {value!r}", pointer=where, value=value
+        )
     if origin is tuple:
         if isinstance(value, (list, tuple)):
             return tuple(_convert(arguments[0], v, f"{where}/{n}") for n, v in enumerate(value))
@@ -221,4 +234,6 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
             return float(value)
         return str(value)
     except (ValueError, TypeError, KeyError):
-        raise SettingsError(f"expected {where} to be of type {hint.__name__}, got {value!r}", pointer=where, value=value) from None
+        raise SettingsError(
+            f"expected {where} to be of type {hint.__name__}, got {value!r}", pointer=where, value=value
+        ) from None

@@ -62,7 +62,7 @@ class SumProductNetwork(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         shape = (self.layers, self.products, self.states)
-        return _SumProduct.apply(x, self.weight, shape, self.operator, *self.bias).T  # type: ignore[no-any-return, no-untyped-call]
+        return _SumProduct.apply(x, self.weight, shape, self.operator, *self.bias).T
 
     def leaves(self, x: Tensor) -> Tensor:
         """[K, I, H, ..., N] leaf log-potentials w^T x, without any bias."""

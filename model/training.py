@@ -123,7 +123,8 @@ def train(
             optimizer.step()
             loss_sum, segments = loss_sum + value * batch.packing.rows, segments + batch.packing.rows
             if progress is not None:
-                progress(Progress("train", (epoch - 1) * steps + n + 1, total, "batches", "", {"epoch": epoch, "loss": loss_sum / segments}))  # fmt: skip
+                metrics = {"epoch": epoch, "loss": loss_sum / segments}
+                progress(Progress("train", (epoch - 1) * steps + n + 1, total, "batches", "", metrics))
         if history.stopped:
             break
         error, nll = dev_error(model, dev)
@@ -211,7 +212,11 @@ def _set_rates(optimizer: torch.optim.Optimizer, rates: list[float], settings: T
 
 
 def _finished(history: History, settings: TrainingSettings) -> bool:
-    return settings.keep == "best" and bool(settings.patience) and len(history.epochs) - history.best_epoch >= settings.patience
+    return (
+        settings.keep == "best"
+        and bool(settings.patience)
+        and len(history.epochs) - history.best_epoch >= settings.patience
+    )
 
 
 def _copy(model: nn.Module) -> dict[str, Tensor]:
@@ -219,7 +224,12 @@ def _copy(model: nn.Module) -> dict[str, Tensor]:
 
 
 def _checkpoint(
-    path: Path, identity: str, model: nn.Module, optimizer: torch.optim.Optimizer, history: History, best: dict[str, Tensor]
+    path: Path,
+    identity: str,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    history: History,
+    best: dict[str, Tensor],
 ) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     tensors = {f"model/{k}": v for k, v in _copy(model).items()} | {f"best/{k}": v for k, v in best.items()}

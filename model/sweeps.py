@@ -1,0 +1,354 @@
+"""The forward and backward sweeps of a chain: log Z and its gradients, which are the marginals.
+
+    N  packed rows (see packing.py)      B  sequences      Y  labels      T  longest sequence
+    i, j, k  labels of positions t-2, t-1, t
+
+The sweeps run on probabilities scaled position by position, so a step is one matrix product and holds no logarithm:
+
+    order 1   alpha_t[b, k]    =  p_t[b, k]  sum_j alpha_{t-1}[b, j]     E[j, k]
+    order 2   alpha_t[b, j, k] =  p_t[b, k]  sum_i alpha_{t-1}[b, i, j]  E[i, j, k]     (one product a middle label j)
+
+with p = exp(unary - its maximum), E = exp(n-gram log-potentials - their maximum). The gradient of log Z is the marginals:
+one forward and one backward sweep give both.
+
+Why scaling is safe. A label is lost at a position only if its p underflows: if it lies e^-87 (float32) or e^-708 (float64)
+below the best one there. Its n-grams can lift it again by the range of E, once for each n-gram that it takes part in: twice
+in a chain of order 1, three times in one of order 2. If they cannot lift it to where it counts, nothing is lost, however
+large the unary potentials are. So the range of the n-gram log-potentials alone decides whether float32 is exact, or float64
+is needed, or (beyond that) sums of logs.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from model.packing import Packing
+from model.potentials import Potentials, log_step, shared_or_zero, sum_rows
+
+# n-gram range in nats up to which what a dtype loses is less than its own rounding: (87 - 15) and (708 - 36) nats, over 2 or 3
+_SAFE_RANGE = {(1, torch.float32): 36.0, (1, torch.float64): 336.0, (2, torch.float32): 24.0, (2, torch.float64): 224.0}
+
+Gradients = tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None, Tensor | None]
+
+
+def log_z_and_gradients(
+    potentials: Potentials, want: tuple[bool, ...], weight: Tensor | None = None
+) -> tuple[Tensor, Gradients]:
+    """log Z [B] and its gradients in the five potentials (None where not wanted), weighted by sequence if asked.
+
+    The shared tables' gradients are sums over rows; the others' are marginals.
+    """
+    dtype = potentials.unary.dtype
+    spread = _ngram_range(potentials)
+    order = potentials.order
+    if dtype == torch.float32 and spread > _SAFE_RANGE[order, torch.float32]:
+        log_z, grads = log_z_and_gradients(
+            potentials.to(torch.float64), want, None if weight is None else weight.to(torch.float64)
+        )
+        return log_z.to(dtype), tuple(None if g is None else g.to(dtype) for g in grads)  # type: ignore[return-value]
+    if not spread <= _SAFE_RANGE[order, torch.float64]:
+        return _by_logs(potentials, want, weight)
+    return (_sweep_first if order == 1 else _sweep_second)(potentials, want, weight)
+
+
+def _ngram_range(potentials: Potentials) -> float:
+    """Nats between the largest and the smallest n-gram log-potential of a position (an upper bound where tables add up)."""
+    spread = 0.0
+    for table in (potentials.bigram, potentials.trigram):
+        if table is not None:
+            spread += float(table.amax() - table.amin())
+    offsets = potentials.packing.offsets
+    for table, start in ((potentials.edge, offsets[1]), (potentials.hyperedge, offsets[min(2, len(offsets) - 1)])):
+        if table is not None and start < table.shape[0]:
+            rows = table[start:].flatten(1)
+            spread += float((rows.amax(1) - rows.amin(1)).max())
+    return spread
+
+
+def _sweep_first(potentials: Potentials, want: tuple[bool, ...], weight: Tensor | None) -> tuple[Tensor, Gradients]:
+    # Both directions have one form, m_t = p_t * (m_{t-1} E), with E transposed for the way back. They run side by side as
+    # rows of 2Y, the second half over the sequences turned round: one product with a block matrix is a step of both. Each
+    # half is scaled on its own, and the products of halves row by row afterwards.
+    packing, unary = potentials.packing, potentials.unary
+    y, sizes = potentials.labels, list(packing.batch_sizes)
+    later = slice(packing.offsets[1], packing.offsets[-1])
+    table = shared_or_zero(potentials.bigram, unary, 2)
+    shift = table.max()
+    shared = torch.exp(table - shift)  # [j, k]
+    if not any(want):
+        return _forward_first(potentials, shared, shift), (None,) * 5
+    back = packing.reversal
+    top = unary.amax(1)
+    p = torch.exp(unary - top[:, None])
+    local = None if potentials.edge is None else _local_table(potentials.edge, shared)
+    both_p = torch.cat([p, p.index_select(0, back)], 1)
+    arrived = torch.ones_like(both_p)  # m_{t-1} E, before p_t comes in
+    message = torch.empty_like(both_p)
+    norm = p.new_empty(packing.rows, 2, 1)
+    ways = torch.block_diag(shared, shared.T)
+    before = both_p
+    pieces = (x.split(sizes) for x in (both_p, arrived, message, message.view(-1, 2, y), norm))
+    for t, (p_t, s_t, m_t, halves, c_t) in enumerate(zip(*pieces, strict=True)):
+        if t:
+            if sizes[t] < len(before):
+                before = before[: sizes[t]]
+            if local is None:
+                torch.mm(before, ways, out=s_t)
+            else:
+                _step_local(before, local[0], packing, t, s_t)
+        torch.mul(s_t, p_t, out=m_t)
+        torch.sum(halves, 2, keepdim=True, out=c_t)
+        halves.div_(c_t)
+        before = m_t
+    rows = norm[:, 0, 0].log() + top
+    rows[later] += shift
+    if local is not None:
+        rows[later] += local[1][later]
+    log_z = sum_rows(rows, packing)
+
+    turned = back[later]
+    beta = arrived[:, y:].index_select(0, back)
+    posterior = message[:, :y] * beta
+    total = posterior.sum(1, keepdim=True)
+    posterior.div_(total)
+    # p(y_{t-1}=j, y_t=k) is alpha_{t-1}[j] E[j,k] v[k] over its sum, which is that of alpha_{t-1} beta_{t-1}
+    previous = packing.neighbour(-1)[later]
+    alpha = message[:, :y].index_select(0, previous)
+    v = message[:, y:].index_select(0, turned)
+    pair = bigram = None
+    if local is not None and (want[1] or want[2]):
+        pair = p.new_zeros(y, y, packing.rows)  # [j, k, N], the factors' own order
+        torch.mul(local[0][:, :, later], alpha.T[:, None, :] * v.T[None, :, :], out=pair[:, :, later])
+        pair[:, :, later] /= pair[:, :, later].sum((0, 1))
+        pair = pair.permute(2, 0, 1)
+    elif want[1] or want[2]:
+        alpha.div_(total.index_select(0, previous))
+        if want[2]:
+            pair = p.new_zeros(packing.rows, y, y)
+            torch.mul(shared, alpha[:, :, None] * v[:, None, :], out=pair[later])
+    if weight is not None:
+        per_row = weight[packing.sequence]
+        posterior.mul_(per_row[:, None])
+        v.mul_(per_row[later, None])
+        pair = pair if pair is None else pair * per_row[:, None, None]
+    if want[1]:
+        bigram = (alpha.T @ v).mul_(shared) if local is None else pair[later].sum(0)  # type: ignore[index]
+    return log_z, (posterior, bigram, pair if want[2] else None, None, None)
+
+
+def _forward_first(potentials: Potentials, shared: Tensor, shift: Tensor) -> Tensor:
+    """[B] log Z alone."""
+    packing, unary = potentials.packing, potentials.unary
+    top = unary.amax(1)
+    message = torch.exp(unary - top[:, None])
+    local = None if potentials.edge is None else _local_table(potentials.edge, shared)
+    norm = torch.empty_like(top)
+    before: Tensor | None = None
+    for t, size in enumerate(packing.batch_sizes):
+        here = slice(packing.offsets[t], packing.offsets[t + 1])
+        m = message[here]
+        if before is not None:
+            arriving = (
+                before[:size] @ shared if local is None else (before[:size].T[:, None] * local[0][:, :, here]).sum(0).T
+            )
+            m.mul_(arriving)
+        torch.sum(m, 1, out=norm[here])
+        m.div_(norm[here, None])
+        before = m
+    rows = norm.log() + top
+    rows[packing.offsets[1] :] += shift
+    if local is not None:
+        rows[packing.offsets[1] :] += local[1][packing.offsets[1] :]
+    return sum_rows(rows, packing)
+
+
+def _local_table(edge: Tensor, shared: Tensor) -> tuple[Tensor, Tensor]:
+    """([j, k, N] exp of shared and local log-potentials less the local maximum, [N] that maximum)."""
+    turned = edge.permute(1, 2, 0).contiguous()  # no copy where the factor made it in this order
+    top = turned.flatten(0, 1).amax(0)
+    return torch.exp(turned - top).mul_(shared[:, :, None]), top
+
+
+def _step_local(before: Tensor, table: Tensor, packing: Packing, t: int, out: Tensor) -> None:
+    """One step of both directions, [b, 2Y], where each position has a table of its own, [j, k, N]."""
+    y, size = table.shape[0], before.shape[0]
+    here = slice(packing.offsets[t], packing.offsets[t + 1])
+    torch.sum(before[:, :y].T[:, None, :] * table[:, :, here], 0, out=out[:, :y].T)
+    # the t-th row of a sequence turned round is reached over the edge of the row before it
+    rows = packing.reversal[packing.offsets[t - 1] : packing.offsets[t - 1] + size]
+    torch.sum(before[:, y:].T[None, :, :] * table[:, :, rows], 1, out=out[:, y:].T)
+
+
+def _sweep_second(potentials: Potentials, want: tuple[bool, ...], weight: Tensor | None) -> tuple[Tensor, Gradients]:
+    # States are pairs. Arrays of position t are [y_{t-1}, y_t, sequence], sequences last: the step to t+1 is then, for each
+    # middle label, a product with a matrix that lies in memory as the library wants it, so nothing is ever turned round.
+    if potentials.labels % 4 and potentials.edge is None and potentials.hyperedge is None and not (want[2] or want[4]):
+        return _sweep_second_padded(potentials, want, weight)
+    packing, unary = potentials.packing, potentials.unary
+    y, sizes, offsets = potentials.labels, packing.batch_sizes, packing.offsets
+    steps, widest = len(sizes), sizes[0]
+    later, third = slice(offsets[1], offsets[-1]), slice(offsets[min(2, steps)], offsets[-1])
+    top = unary.amax(1)
+    p = torch.exp(unary - top[:, None]).T.contiguous()  # [k, N]
+    bigram = shared_or_zero(potentials.bigram, unary, 2)
+    both = shared_or_zero(potentials.trigram, unary, 3) + bigram
+    shift = both.max()
+    table = torch.exp(both - shift)  # [i, j, k]
+    onward = table.permute(1, 2, 0).contiguous()  # [j, k, i]
+    inward = table.permute(1, 0, 2).contiguous()  # [j, i, k]
+    first = torch.exp(bigram - bigram.max())  # [j, k], used once, at the second position
+    edge = edge_top = hyper = hyper_top = None
+    if potentials.edge is not None:
+        edge, edge_top = _local_table(potentials.edge, unary.new_ones(y, y))
+    if potentials.hyperedge is not None:
+        turned = potentials.hyperedge.permute(1, 2, 3, 0)
+        hyper_top = turned.flatten(0, 2).amax(0)
+        hyper = torch.exp(turned - hyper_top)  # [i, j, k, N]
+
+    norm = torch.empty_like(top)
+    start = p[:, :widest] / p[:, :widest].sum(0)  # [j, b]
+    norm[:widest] = p[:, :widest].sum(0)
+    alpha: list[Tensor] = []  # of position t >= 1, [j, k, b]
+    store = unary.new_empty(y * y * (packing.rows - widest) if steps > 1 else 0)
+    for t in range(1, steps):
+        here, size = slice(offsets[t], offsets[t + 1]), sizes[t]
+        at = (offsets[t] - widest) * y * y
+        s = store[at : at + y * y * size].view(y, y, size)
+        if t == 1:
+            torch.mul(start[:, None, :size], first[:, :, None], out=s)
+        elif hyper is None:
+            torch.bmm(onward, alpha[-1].transpose(0, 1)[:, :, :size], out=s)
+        else:
+            torch.sum(alpha[-1][:, :, None, :size] * hyper[..., here] * table[..., None], 0, out=s)
+        s.mul_(p[:, here])
+        if edge is not None:
+            s.mul_(edge[:, :, here])
+        torch.sum(s.view(y * y, size), 0, out=norm[here])
+        s.div_(norm[here])
+        alpha.append(s)
+    rows = norm.log() + top
+    if steps > 1:
+        rows[offsets[1] : offsets[2]] += bigram.max()
+        rows[third] += shift
+        if edge_top is not None:
+            rows[later] += edge_top[later]
+        if hyper_top is not None:
+            rows[third] += hyper_top[third]
+    log_z = sum_rows(rows, packing)
+    if not any(want):
+        return log_z, (None,) * 5
+
+    scale = None if weight is None else weight[packing.sequence]
+    p.div_(norm)  # from here on p_t / c_t
+    unary_grad = torch.empty(y, packing.rows, dtype=unary.dtype, device=unary.device)
+    pair = torch.zeros(y, y, packing.rows, dtype=unary.dtype, device=unary.device) if want[2] else None
+    triple = unary.new_zeros(y, y, y, packing.rows) if want[4] else None
+    expected = torch.zeros_like(inward) if want[1] or want[3] else None  # [j, i, k], without the factor `table`
+    expected_first = torch.zeros_like(first)
+    beta = unary.new_ones(y, y, widest)  # of position t, as [y_t, y_{t-1}, b]: what the step back brings
+    room_v, room_m = unary.new_empty(y * y * widest), unary.new_empty(y * y * widest)
+    for t in range(steps - 1, 0, -1):
+        here, size = slice(offsets[t], offsets[t + 1]), sizes[t]
+        now = beta[:, :, :size].transpose(0, 1)  # [j, k, b]; ones where a sequence ends
+        v = torch.mul(now, p[:, here], out=room_v[: y * y * size].view(y, y, size))
+        if edge is not None:
+            v.mul_(edge[:, :, here])
+        joint = torch.mul(alpha[t - 1], now, out=room_m[: y * y * size].view(y, y, size))  # p(y_{t-1}=j, y_t=k | x)
+        if scale is not None:
+            joint.mul_(scale[here])
+            v_weighted = v * scale[here]
+        else:
+            v_weighted = v
+        torch.sum(joint, 0, out=unary_grad[:, here])
+        if pair is not None:
+            pair[:, :, here] = joint
+        if t == 1:
+            expected_first = torch.einsum("jb,jkb->jk", start[:, :size], v_weighted) * first
+            tail = unary.new_ones(y, widest)
+            tail[:, :size] = (v * first[:, :, None]).sum(1)
+            unary_grad[:, :widest] = start * tail
+            continue
+        left = alpha[t - 2][:, :, :size]  # [i, j, b]
+        if hyper is None:
+            if expected is not None:
+                expected.baddbmm_(left.transpose(0, 1), v_weighted.transpose(1, 2))
+            if triple is not None:
+                triple[..., here] = left[:, :, None] * table[..., None] * v_weighted
+            fresh = torch.bmm(inward, v)  # [j, i, b]
+        else:
+            full = hyper[..., here] * table[..., None]
+            if expected is not None or triple is not None:
+                moved = left[:, :, None] * full * v_weighted
+                if expected is not None:
+                    expected += (moved.sum(3) / table).permute(1, 0, 2)
+                if triple is not None:
+                    triple[..., here] = moved
+            fresh = (full * v).sum(2).transpose(0, 1)
+        beta[:, :, :size] = fresh
+    if steps == 1:
+        unary_grad[:] = start
+    if scale is not None:
+        unary_grad[:, :widest] *= scale[:widest]
+    grad_bigram = grad_trigram = None
+    if expected is not None:
+        expected.mul_(inward)
+        grad_bigram = expected.sum(1) + expected_first if want[1] else None
+        grad_trigram = expected.permute(1, 0, 2) if want[3] else None
+    return log_z, (
+        unary_grad.T,
+        grad_bigram,
+        None if pair is None else pair.permute(2, 0, 1),
+        grad_trigram,
+        None if triple is None else triple.permute(3, 0, 1, 2),
+    )
+
+
+def _sweep_second_padded(
+    potentials: Potentials, want: tuple[bool, ...], weight: Tensor | None
+) -> tuple[Tensor, Gradients]:
+    """The same with labels of probability zero added up to a multiple of four: the products are a third faster for it."""
+    y = potentials.labels
+    extra = -y % 4
+    tables = [
+        None if x is None else nn.functional.pad(x, (0, extra) * n)
+        for x, n in ((potentials.bigram, 2), (potentials.trigram, 3))
+    ]
+    unary = nn.functional.pad(potentials.unary, (0, extra), value=float("-inf"))
+    log_z, grads = _sweep_second(Potentials(potentials.packing, unary, tables[0], None, tables[1]), want, weight)
+    return log_z, tuple(
+        None if g is None else (g[:, :y] if n == 0 else g[(slice(0, y),) * g.dim()]) for n, g in enumerate(grads)
+    )  # type: ignore[return-value]
+
+
+def _by_logs(potentials: Potentials, want: tuple[bool, ...], weight: Tensor | None) -> tuple[Tensor, Gradients]:
+    """The same by sums of logs and automatic differentiation: slow, and right for any finite potentials."""
+    with torch.enable_grad():
+        n, y = potentials.unary.shape
+        shapes = ((n, y), (y, y), (n, y, y), (y, y, y), (n, y, y, y))
+        leaves = [  # a wanted marginal whose table is absent is the gradient in a table of zeros
+            None
+            if x is None and not wanted
+            else (potentials.unary.new_zeros(shape) if x is None else x.detach().clone())
+            for x, wanted, shape in zip(potentials.tensors(), want, shapes, strict=True)
+        ]
+        for x, wanted in zip(leaves, want, strict=True):
+            if x is not None:
+                x.requires_grad_(wanted)
+        packing = potentials.packing
+        local = Potentials(packing, *leaves)  # type: ignore[arg-type]
+        state: Tensor | None = None
+        ends = []
+        for t, size in enumerate(packing.batch_sizes):
+            state = log_step(local, state, t, torch.logsumexp)
+            following = packing.batch_sizes[t + 1] if t + 1 < len(packing.batch_sizes) else 0
+            ends.append(state[following:size].flatten(1).logsumexp(1))  # sequences whose last position is t
+        log_z = torch.cat(ends[::-1])
+        asked = [x for x in leaves if x is not None and x.requires_grad]
+        total = (log_z if weight is None else log_z * weight).sum()
+        found = iter(torch.autograd.grad(total, asked, allow_unused=True) if asked else ())
+    grads: list[Tensor | None] = []
+    for x in leaves:
+        g = next(found) if x is not None and x.requires_grad else None
+        grads.append(torch.zeros_like(x) if g is None and x is not None and x.requires_grad else g)
+    return log_z.detach(), tuple(grads)  # type: ignore[return-value]
