@@ -15,6 +15,8 @@ from features.mfcc import FeatureSettings
 from features.segments import Segment, Utterance
 from model.calibration import brier, calibration_error, doubt_auc, doubt_table, log_loss, reliability_table, top_shares
 from model.evaluation import BATCH, evaluate, score, summarise
+from model.labeler import PhoneLabeler
+from model.settings import FactorSettings, ModelSettings, TrainingSettings
 
 LABELS = ["a", "b", "c"]
 
@@ -342,3 +344,41 @@ def test_two_systems_on_the_same_segments(sound: Path) -> None:
     assert (found.only_a_wrong, found.only_b_wrong, found.units) == (16, 8, 8)
     with pytest.raises(ValueError, match="same segments"):
         first.compare(score(Oracle(), us[1:]))  # type: ignore[arg-type]
+
+
+# --------------------------------------------------------------------------------------------------------- end to end
+
+
+def tones(folder: Path, count: int) -> list[Utterance]:
+    """Utterances of three tones, a speaker each two of them; every segment 80 ms."""
+    random = np.random.default_rng(0)
+    made = []
+    for n in range(count):
+        labels = [LABELS[k] for k in random.integers(0, 3, 12)]
+        t = np.arange(int(0.08 * 16000)) / 16000
+        parts = [np.sin(2 * np.pi * {"a": 300, "b": 1200, "c": 3000}[label] * t) for label in labels]
+        path = folder / f"{n}.wav"
+        soundfile.write(path, 0.3 * np.concatenate(parts) + 0.01 * random.standard_normal(12 * len(t)), 16000)
+        segments = [Segment(0.08 * k, 0.08 * (k + 1), label) for k, label in enumerate(labels)]
+        made.append(Utterance(str(n), path, segments, f"s{n // 2}"))
+    return made
+
+
+@pytest.mark.parametrize("speaker_normalised", [False, True])
+def test_a_trained_labeler_is_evaluated_from_sound(tmp_path: Path, speaker_normalised: bool) -> None:
+    us = tones(tmp_path, 10)
+    labeler = PhoneLabeler(
+        "",
+        model=ModelSettings(factors=(FactorSettings(kind="linear"),), speaker_normalised=speaker_normalised),
+        training=TrainingSettings(epochs=8, batch=2, learning_rate=0.02),
+    ).fit(us[:6], us[6:8])
+    found = evaluate(labeler, us[8:])
+    assert found.segments == 24
+    assert found.per <= 0.1
+    assert found.nll is not None
+    assert found.nll < 0.5
+    assert found.interval_over == "speaker"
+    assert evaluate(labeler, us[8:], decode="viterbi").per <= 0.1
+    labeler.save(tmp_path / "m.safetensors")
+    loaded = PhoneLabeler.load(tmp_path / "m.safetensors")
+    assert evaluate(loaded, us[8:]) == found
