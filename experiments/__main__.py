@@ -32,7 +32,7 @@ DEFAULTS = {
 def arguments(given: list[str] | None = None) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m experiments", description="Compute a table of the paper.")
-    parser.add_argument("table", choices=[*tables.names(), "all"], help="which table")
+    parser.add_argument("table", help=f"a table ({', '.join(tables.names())}), a TOML file like theirs, or all")
     parser.add_argument(
         "--data", type=Path, help="the letters' file, or the folder of TIMIT or another corpus of speech"
     )
@@ -64,7 +64,7 @@ def compute(name: str, options: argparse.Namespace) -> None:
     """One table: choose settings on a dev split where the table says so, then the folds, then the report."""
     paths = [options.data] if options.data is not None else list(DEFAULTS.values())
     kinds = {path: "letters" if path.is_file() else "speech" for path in paths}
-    path = next((p for p, kind in kinds.items() if kind in _corpora(name)), paths[0])
+    path = next((p for p, kind in kinds.items() if kind in tables.corpora(name)), paths[0])
     table = tables.read(name, kinds[path])
     tell(f"{table.name}: {table.title}; reading {path.name}")
     source = _source(path, options.runs / "cache")
@@ -81,10 +81,10 @@ def compute(name: str, options: argparse.Namespace) -> None:
             chosen = {} if decided is None else {k: getattr(decided.training, k) for k in experiment.choose}
             rows.append(report.Row(decided or experiment, [r for r in found if r is not None], chosen, len(all_folds)))
         command = f"python -m experiments {name}" + (f" --data {path.name}" if options.data is not None else "")
-        report.write(options.results, name, report.section(table, path.name, rows, command))
+        report.write(options.results, report.section(table, path.name, rows, command))
 
     def finish(result: dict[str, Any]) -> None:
-        store.add(name, result)
+        store.add(table.name, result)
         tell(f"{result['name']}, {result['fold']}: error {100 * result['error']:.2f} % in {result['seconds']:.0f} s")
         write()
 
@@ -95,15 +95,6 @@ def compute(name: str, options: argparse.Namespace) -> None:
     _run_all(wanted, path, source, store, options, finish)
     write()
     tell(f"{table.name}: {options.results}")
-
-
-def _corpora(name: str) -> tuple[str, ...]:
-    for kind in tables.CORPORA:
-        try:
-            return tables.read(name, kind).corpora
-        except PhonechainError:
-            continue
-    return ()
 
 
 def _seeded(experiment: Experiment, seed: int | None) -> Experiment:

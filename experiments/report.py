@@ -136,8 +136,8 @@ folds together.
 """
 
 
-def write(path: Path, name: str, text: str) -> None:
-    """Put the section into RESULTS.md, in place of what it had of that name."""
+def write(path: Path, text: str) -> None:
+    """Put the section into RESULTS.md, in place of the one with the same title."""
     old = path.read_text(encoding="utf-8") if path.exists() else HEAD
     head, *parts = old.split("\n## ")
     sections = {part.split("\n", 1)[0]: part for part in parts}

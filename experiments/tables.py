@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import resources
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 from features.errors import SettingsError
@@ -75,15 +76,28 @@ def names() -> list[str]:
 
 
 def read(name: str, corpus: str) -> Table:
-    """The table of that name, with its settings for a corpus ("letters" or "speech").
+    """The table of that name, or in a TOML file of that path, with its settings for a corpus ("letters" or "speech").
 
     Raises:
         SettingsError: no such table, or a setting that there is not.
     """
+    return parse(Path(name).stem, _values(name), corpus)
+
+
+def corpora(name: str) -> tuple[str, ...]:
+    """What the table can be computed on."""
+    return tuple(_values(name)["corpora"])
+
+
+def _values(name: str) -> dict[str, Any]:
+    if name.endswith(".toml") and Path(name).is_file():
+        return tomllib.loads(Path(name).read_text(encoding="utf-8"))
     if name not in names():
-        raise SettingsError(f"expected a table out of {', '.join(names())}, got {name!r}", pointer="table", value=name)
+        raise SettingsError(
+            f"expected a TOML file or a table out of {', '.join(names())}, got {name!r}", pointer="table", value=name
+        )
     text = resources.files("experiments").joinpath("tables", f"{name}.toml").read_text(encoding="utf-8")
-    return parse(name, tomllib.loads(text), corpus)
+    return tomllib.loads(text)
 
 
 def parse(name: str, values: Mapping[str, Any], corpus: str) -> Table:

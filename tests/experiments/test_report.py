@@ -1,0 +1,89 @@
+"""The store of finished cells, and RESULTS.md."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments import report, tables
+
+
+def result(key: str, error: float, **more: Any) -> dict[str, Any]:
+    return {
+        "key": key, "error": error, "errors": round(1000 * error), "segments": 1000, "dev_error": None, "parameters": 1234,
+        "seconds": 60.0, "cpu_seconds": 30.0, "seed": 1, "commit": "abc", **more,
+    }  # fmt: skip
+
+
+def test_results_are_kept_across_runs_and_tables(tmp_path: Path) -> None:
+    store = report.Store(tmp_path)
+    store.add("one", result("a", 0.1))
+    store.add("two", result("b", 0.2))
+    again = report.Store(tmp_path)
+    assert again.get("a") == result("a", 0.1)
+    assert again.get("b") == result("b", 0.2)
+    assert again.get("c") is None
+
+
+def test_a_line_cut_short_by_a_kill_costs_that_cell_only(tmp_path: Path) -> None:
+    report.Store(tmp_path).add("one", result("a", 0.1))
+    with (tmp_path / "one.jsonl").open("a") as file:
+        file.write('{"key": "b", "err')
+    store = report.Store(tmp_path)
+    assert store.get("b") is None
+    store.add("one", result("c", 0.3))
+    again = report.Store(tmp_path)
+    assert again.get("a") is not None
+    assert again.get("c") is not None
+
+
+def table() -> tables.Table:
+    values = {
+        "title": "A table", "corpora": ["letters"], "reference": "the paper's table x",
+        "system": [{"name": "CRF", "preset": "lc-crf", "paper": 14.2}, {"name": "CNF", "preset": "cnf"}],
+    }  # fmt: skip
+    return tables.parse("t", values, "letters")
+
+
+def test_a_section_has_our_mean_beside_the_papers_number() -> None:
+    first, second = table().experiments
+    rows = [
+        report.Row(first, [result("a", 0.10), result("b", 0.13)], {"l2": 0.001}, 10),
+        report.Row(second, [], {}, 10),
+    ]
+    lines = report.section(table(), "letter.data.gz", rows, "python -m experiments t").splitlines()
+    assert lines[0] == "## t on letter.data.gz"
+    assert "`python -m experiments t`" in lines
+    assert lines[-2] == "| CRF | 14.2 | **11.50** | 10.00 to 13.00 | 2/10 | 1 234 | 2.0 | l2 0.001 |"
+    assert lines[-1].startswith("| CNF |  | – |")
+    assert len({line.count("|") for line in lines[-4:]}) == 1
+    assert any("Seed 1; commit abc" in line for line in lines)
+
+
+def test_one_test_set_has_an_interval_and_a_dev_column() -> None:
+    first, _ = table().experiments
+    rows = [report.Row(first, [result("a", 0.3, dev_error=0.25)], {}, 1)]
+    last = report.section(table(), "speech", rows, "x").splitlines()[-1]
+    assert "**30.00** | 25.00 | 27.2 to 32.9 | 1/1" in last
+
+
+@pytest.mark.parametrize(("errors", "n"), [(0, 50), (50, 50), (13, 50)])
+def test_wilsons_interval_holds_the_share(errors: int, n: int) -> None:
+    low, high = report.wilson(errors, n)
+    assert 0.0 <= low <= errors / n <= high <= 1.0
+    assert high - low < 0.3
+
+
+def test_a_section_replaces_its_like_and_no_other(tmp_path: Path) -> None:
+    path = tmp_path / "RESULTS.md"
+    report.write(path, "## b on x\n\nold b\n")
+    report.write(path, "## a on x\n\nfirst a\n")
+    report.write(path, "## b on x\n\nnew b\n")
+    text = path.read_text()
+    assert text.startswith("# Results")
+    assert text.index("first a") < text.index("new b")
+    assert "old b" not in text
+    report.write(path, "## a on x\n\nfirst a\n")
+    assert path.read_text() == text
