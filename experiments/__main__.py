@@ -91,7 +91,9 @@ def compute(name: str, options: argparse.Namespace) -> None:
     wanted = [(c, "dev") for e in experiments if e.choose for c in e.candidates()]
     _run_all(wanted, path, source, store, options, finish)
     decided = [_decided(e, source, store) for e in experiments]
+    # fold by fold, so that a table broken off has something of every row
     wanted = [(e, f) for e in decided if e is not None for f in folds or source.folds(e.split)]
+    wanted.sort(key=lambda pair: pair[1])
     _run_all(wanted, path, source, store, options, finish)
     write()
     tell(f"{table.name}: {options.results}")
@@ -117,7 +119,7 @@ def _run_all(
     wanted: Iterable[tuple[Experiment, str]], path: Path, source: Source, store: report.Store,
     options: argparse.Namespace, finish: Callable[[dict[str, Any]], None],
 ) -> None:  # fmt: skip
-    missing = {}
+    missing: dict[str, tuple[Experiment, str]] = {}
     for experiment, fold in wanted:
         missing.setdefault(cells.key(experiment, source, fold), (experiment, fold))
     todo = [pair for key, pair in missing.items() if store.get(key) is None]

@@ -41,11 +41,11 @@ def key(experiment: Experiment, source: Source, fold: str) -> str:
 def run(experiment: Experiment, source: Source, fold_name: str, runs: Path, tell: Callable[[str], None]) -> Result:
     """Train and test. A run that was broken off goes on from its last epoch, whose checkpoint lies in `runs`."""
     torch.set_num_threads(1)
-    prepare = {"speaker_normalised": experiment.model.speaker_normalised, "augment": experiment.augment}
-    choosing = fold_name == "dev"
-    fold = (
-        source.choice(experiment.split, **prepare) if choosing else source.fold(experiment.split, fold_name, **prepare)
-    )  # type: ignore[arg-type]
+    normalised, split = experiment.model.speaker_normalised, experiment.split
+    if fold_name == "dev":
+        fold = source.choice(split, speaker_normalised=normalised, augment=experiment.augment)
+    else:
+        fold = source.fold(split, fold_name, speaker_normalised=normalised, augment=experiment.augment)
     name, began, busy = key(experiment, source, fold_name), time.perf_counter(), time.process_time()
     found = _peer(fold, tell) if experiment.preset == "crfsuite" else _own(experiment, fold, runs / name, name, tell)
     return {

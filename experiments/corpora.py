@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from features import corpora
 from features.corpora import letters
 from features.mfcc import FeatureSettings
+from features.segments import Utterance
 from model.data import Batch, Dataset, Featurised, Normaliser, dataset, featurise, hold_out
 
 GROUPS = 10
@@ -45,7 +46,10 @@ class Letters:
     @cached_property
     def digest(self) -> str:
         """Of everything that the results depend on."""
-        return _digest(self.words.x, self.words.y, self.words.folds)
+        x, y, folds = self.words.x, self.words.y, self.words.folds
+        return _digest(
+            np.asarray(x, dtype=np.float32), np.asarray(y, dtype=np.int64), np.asarray(folds, dtype=np.int64)
+        )
 
     def folds(self, split: str) -> list[str]:
         """Names of the folds."""
@@ -64,13 +68,13 @@ class Letters:
 
     def _parts(self, split: str) -> NDArray[np.int64]:
         if split != "held-out-words":
-            return np.asarray(self.words.folds)
+            return np.asarray(self.words.folds, dtype=np.int64)
         order = {word: n % GROUPS for n, word in enumerate(sorted(set(self.words.words)))}
         return np.asarray([order[word] for word in self.words.words])
 
     def _fold(self, name: str, train: NDArray[np.bool_], dev: None, test: NDArray[np.bool_], augment: str) -> Fold:
         rows = np.repeat(train, self.words.lengths)
-        normaliser = Normaliser.fit(self.words.x[rows])
+        normaliser = Normaliser.fit(np.asarray(self.words.x[rows], dtype=np.float32))
         data = self._dataset(train, normaliser)
         if augment == "shift":
             data = ShiftedLetters(
@@ -81,7 +85,7 @@ class Letters:
     def _dataset(self, keep: NDArray[np.bool_], normaliser: Normaliser) -> Dataset:
         rows = np.repeat(keep, self.words.lengths)
         starts = np.concatenate([[0], np.cumsum(np.asarray(self.words.lengths)[keep])])
-        x = np.asarray(normaliser.apply(self.words.x[rows]), dtype=np.float32)
+        x = np.asarray(normaliser.apply(np.asarray(self.words.x[rows], dtype=np.float32)), dtype=np.float32)
         return Dataset(x, self.words.y[rows].astype(np.int64), starts, np.arange(len(starts) - 1))
 
 
@@ -138,7 +142,7 @@ class Speech:
         found = {s.label for i in self.items["train"] for s in i.segments if s.label is not None}
         self.labels = sorted(found - set(drop))
 
-    def _featurise(self, name: str, utterances: list) -> list[Featurised]:  # type: ignore[type-arg]
+    def _featurise(self, name: str, utterances: list[Utterance]) -> list[Featurised]:
         def tell(done: int, total: int) -> None:
             if done % 500 == 0 or done == total:
                 self.tell(f"features of the {name} set: {done} of {total} utterances")
