@@ -8,6 +8,9 @@ variable, with the input extended by its squares or products.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -92,7 +95,37 @@ class HiddenUnits(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         drive = functional.linear(x, self.weight, self.hidden_bias)  # [N, U]
-        return functional.softplus(drive[:, None, :] + self.label_weight).sum(2) + self.bias
+        return _SoftplusSum.apply(drive, self.label_weight) + self.bias
+
+
+class _SoftplusSum(torch.autograd.Function):
+    """sum_u softplus(drive [N, U] + weight [K, U]) -> [N, K], a few rows at a time: [N, K, U] neither fits the cache nor,
+    for a thousand bigrams, the memory."""
+
+    @staticmethod
+    def forward(ctx: Any, drive: Tensor, weight: Tensor) -> Tensor:
+        ctx.save_for_backward(drive, weight)
+        total = drive.new_empty(drive.shape[0], weight.shape[0])
+        for rows in _pieces(drive, weight):
+            torch.sum(functional.softplus(drive[rows, None, :] + weight), 2, out=total[rows])
+        return total
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *outputs: Tensor) -> tuple[Tensor, Tensor]:
+        drive, weight = ctx.saved_tensors
+        drive_grad, weight_grad = torch.empty_like(drive), torch.zeros_like(weight)
+        for rows in _pieces(drive, weight):
+            on = (drive[rows, None, :] + weight).sigmoid_().mul_(outputs[0][rows, :, None])
+            torch.sum(on, 1, out=drive_grad[rows])
+            weight_grad += on.sum(0)
+        return drive_grad, weight_grad
+
+
+def _pieces(drive: Tensor, weight: Tensor, size: int = 2**17) -> Iterator[slice]:
+    step = max(1, size // weight.numel())
+    for start in range(0, drive.shape[0], step):
+        yield slice(start, start + step)
 
 
 class Perceptron(nn.Module):
