@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from app.cli import demo, evaluate, label, models, serve, train
+from app.cli import cluster, demo, evaluate, label, models, serve, train
 from features.errors import PhonechainError
 
 PROGRAM = "phonechain"
@@ -52,6 +52,8 @@ app.command("evaluate")(evaluate.evaluate)
 app.command("models")(models.models)
 app.command("demo")(demo.demo)
 app.command("serve")(serve.serve)
+app.command("worker")(cluster.worker)
+app.command("scheduler")(cluster.scheduler)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

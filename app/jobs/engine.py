@@ -247,8 +247,12 @@ def start_local(settings: Settings, place: Place) -> LocalCluster:
         memory_limit=settings.worker_memory if settings.worker_memory != "0" else 0,
         local_directory=str(scratch),
         silence_logs=logging.ERROR,
+        preload=[WARM],
     )
 
+
+WARM = "app.jobs.warm"
+"""What workers load when they start."""
 
 SETTINGS = {
     "distributed.worker.multiprocessing-method": "spawn",  # a fork of a process with threads may hang

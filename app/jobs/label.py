@@ -129,13 +129,16 @@ def _prepared(line: Line, files: Files, model: PhoneLabeler, options: dict[str, 
 
 
 def _file_name(line: Line, format: str) -> str:
-    """Where the annotation file goes in the result: as the corpus names it, with the format's suffix.
+    """Where the annotation file goes in the result: as the corpus names it, with its suffix if the format has that.
 
     References have no common folder, so their place in the list keeps equal names apart.
     """
     outside = line.audio.startswith("/") or "://" in line.audio
     stem = f"{line.place:08d}-{name_stem(line.audio)}" if outside else str(PurePosixPath(line.audio).with_suffix(""))
-    return f"files/{format}/{stem}{labelling.suffix(format)}"
+    suffix = PurePosixPath(line.annotation).suffix
+    if suffix.lower() not in notation.FORMATS[format].suffixes:
+        suffix = labelling.suffix(format)
+    return f"files/{format}/{stem}{suffix}"
 
 
 def _row(line: Line, prepared: Prepared, labelled: Sequence[LabelledSegment]) -> str:

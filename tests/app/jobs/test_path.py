@@ -42,14 +42,16 @@ def test_train_label_evaluate(service: Client, corpus: dict[str, Any]) -> None:
     assert labeler.card_["licence"] == "none"
     assert service.get("/models/mine/file").content == file.content
 
-    done = ended(service, started(service, kind="label", corpus=corpus["id"], model="mine", formats=["textgrid", "htk"]))
+    done = ended(
+        service, started(service, kind="label", corpus=corpus["id"], model="mine", formats=["textgrid", "htk"])
+    )
     assert done["state"] == "succeeded", done
     assert done["progress"]["done"] == done["progress"]["total"] == 20
     assert done["result"] == {"utterances": 20, "segments": 20 * SEGMENTS, "failed": 0}
     with zipfile.ZipFile(io.BytesIO(service.get(f"/jobs/{done['id']}/result").content)) as archive:
         names = archive.namelist()
         assert len([n for n in names if n.startswith("textgrid/")]) == 20
-        read = notation.read(archive.read("textgrid/train/s0/u0000.TextGrid"))
+        read = notation.read(archive.read("textgrid/train/s0/u0000.textgrid"))
         assert len(read.tiers[0].entries) == SEGMENTS
         assert archive.testzip() is None
 

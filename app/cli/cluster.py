@@ -1,0 +1,119 @@
+"""`phonechain worker` and `phonechain scheduler`: the parts of a cluster, for a service with PHONECHAIN_SCHEDULER."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+import tempfile
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from features.errors import SettingsError
+
+if TYPE_CHECKING:
+    from app.settings import Settings
+
+PAUSE = 1.0
+"""Seconds between two tries to reach the scheduler."""
+
+
+def worker(
+    scheduler: Annotated[
+        str | None, typer.Argument(help="Address of the scheduler; else PHONECHAIN_SCHEDULER.", metavar="ADDRESS")
+    ] = None,
+    processes: Annotated[int, typer.Option(help="Worker processes; 0 takes the cores.", min=0, max=1024)] = 1,
+    gpus: Annotated[int, typer.Option(help="GPUs that each offers to jobs that ask for them.", min=0, max=64)] = 0,
+    memory: Annotated[str, typer.Option(help="Memory at which a process is restarted, 0 for no limit.")] = "auto",
+    host: Annotated[str | None, typer.Option(help="Interface that others reach it by.")] = None,
+) -> None:
+    """Run jobs for a service: join its scheduler, and join again whenever that has been away."""
+    from app import settings
+
+    known = settings.load(scheduler=scheduler)
+    if known.scheduler is None:
+        raise SettingsError("expected the address of a scheduler, or PHONECHAIN_SCHEDULER, got none")
+    from app.scoring import cores
+
+    asyncio.run(_serve(known, processes or cores(), gpus, memory, host))
+
+
+async def _serve(known: Settings, processes: int, gpus: int, memory: str, host: str | None) -> None:
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    print(f"joining {known.scheduler} with {processes} worker processes", flush=True)
+    async with asyncio.TaskGroup() as group:
+        for _ in range(processes):
+            group.create_task(_one(known, gpus, memory, host, stop))
+
+
+async def _one(known: Settings, gpus: int, memory: str, host: str | None, stop: asyncio.Event) -> None:
+    import dask
+    from distributed import Nanny
+
+    from app.jobs.engine import SETTINGS, WARM
+
+    dask.config.set(SETTINGS)
+    options: dict[str, Any] = {"host": host} if host is not None else {}
+    while not stop.is_set():
+        with tempfile.TemporaryDirectory(prefix="phonechain-worker-") as folder:
+            nanny = Nanny(
+                known.scheduler,
+                nthreads=1,
+                memory_limit=memory if memory != "0" else 0,
+                resources={"GPU": gpus} if gpus else None,
+                local_directory=folder,
+                preload=[WARM],
+                env=_own_place(known),
+                death_timeout=30,
+                **options,
+            )
+            try:
+                await nanny
+                waiting = [asyncio.ensure_future(stop.wait()), asyncio.ensure_future(nanny.finished())]
+                await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                for one in waiting:
+                    one.cancel()
+            except (OSError, TimeoutError, RuntimeError, asyncio.CancelledError) as error:
+                print(f"the scheduler does not answer: {error}", file=sys.stderr, flush=True)
+            finally:
+                await nanny.close(timeout=5)
+        if not stop.is_set():
+            await asyncio.sleep(PAUSE)
+
+
+def _own_place(known: Settings) -> dict[str, str]:
+    """Variables for the tasks: where this worker's settings name a database, a store or a folder, those are used."""
+    from app.place import OWN
+
+    given = {
+        "database": known.database,
+        "blobs": known.store,
+        "folder": str(known.folder) if known.data is not None else None,
+    }
+    return {OWN[name]: value for name, value in given.items() if value}
+
+
+def scheduler(
+    host: Annotated[str, typer.Option(help="Interface to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.")] = 8786,
+) -> None:
+    """Run the scheduler of a cluster. It runs what clients send: keep it on a network of its own."""
+    asyncio.run(_schedule(host, port))
+
+
+async def _schedule(host: str, port: int) -> None:
+    import dask
+    from distributed import Scheduler
+
+    from app.jobs.engine import SETTINGS
+
+    dask.config.set(SETTINGS)
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    async with Scheduler(host=host, port=port, dashboard=False, dashboard_address="127.0.0.1:0") as running:
+        print(f"scheduler at {running.address}", flush=True)
+        await stop.wait()

@@ -1,0 +1,24 @@
+"""Loaded by a worker when it starts: the large libraries come in meanwhile, not with the first task."""
+
+from __future__ import annotations
+
+import importlib
+import threading
+from typing import Any
+
+
+def _load() -> None:
+    for name in (
+        "librosa.feature",
+        "soundfile",
+        "app.jobs.label",
+        "app.jobs.train",
+        "app.jobs.evaluate",
+        "model.labeler",
+    ):
+        importlib.import_module(name)
+
+
+def dask_setup(worker: Any) -> None:
+    """Called by Dask with the worker."""
+    threading.Thread(target=_load, name="warm", daemon=True).start()

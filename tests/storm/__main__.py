@@ -1,0 +1,59 @@
+"""`make storm`: KILLS processes killed (200), half of them in a service with its own workers, half in a cluster.
+
+The speech is speechocean762 where it can be found (PHONECHAIN_SHARED, or `shared` beside the checkout), else copies of
+the sample.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tests.app.jobs import speech
+from tests.storm import storm
+from tests.storm.stage import ROOT
+
+
+def corpus(folder: Path, count: int) -> tuple[Path, str]:
+    """(a folder of `count` utterances, what they are)."""
+    shared = Path(os.environ.get("PHONECHAIN_SHARED") or ROOT.parent / "shared") / "data" / "speechocean762"
+    files = sorted((shared / "train").rglob("*.lab"))[:: max(1, 2400 // count)][:count]
+    if not files:
+        return speech.folder(folder, count), "copies of the sample"
+    for lab in files:
+        place = folder / lab.parent.name
+        place.mkdir(parents=True, exist_ok=True)
+        for path in (lab, lab.with_suffix(".ogg")):
+            (place / path.name).write_bytes(path.read_bytes())
+    return folder, "utterances of speechocean762"
+
+
+def main() -> int:
+    """Blow, say how it went."""
+    kills = int(os.environ.get("KILLS", "200"))
+    seed = int(os.environ.get("SEED", str(int(time.time()))))
+    forms = os.environ.get("FORMS", "embedded,clustered").split(",")
+    with tempfile.TemporaryDirectory(prefix="storm-") as name:
+        root = Path(name)
+        speech_folder, what = corpus(root / "corpus", int(os.environ.get("UTTERANCES", "96")))
+        model = speech.model(root / "tiny.safetensors", speech_folder, epochs=2)
+        archive = speech.zipped(speech_folder)
+        print(f"storm: {kills} kills, seed {seed}, {what}", flush=True)
+        for n, form in enumerate(forms):
+            share = kills // len(forms) + (n < kills % len(forms))
+            began = time.monotonic()
+            found = storm.blow(root / form, model, archive, clustered=form == "clustered", kills=share, seed=seed + n)
+            spent = time.monotonic() - began
+            print(
+                f"{form}: {sum(found.kills.values())} kills {found.kills}, {len(found.jobs)} jobs, every one ended once with "
+                f"the result of the calm; nothing is left running; {spent:.0f} s",
+                flush=True,
+            )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

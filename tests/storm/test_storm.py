@@ -1,0 +1,38 @@
+"""A short storm: `make storm` has the long one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.app.jobs import speech
+from tests.storm import storm
+from tests.storm.stage import Patient, Stage
+
+
+@pytest.fixture(scope="module")
+def material(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, bytes]:
+    """(a model, a corpus)."""
+    root = tmp_path_factory.mktemp("storm")
+    corpus = speech.folder(root / "corpus", 24)
+    return speech.model(root / "tiny.safetensors", corpus), speech.zipped(corpus)
+
+
+@pytest.mark.parametrize("clustered", [False, True], ids=["embedded", "clustered"])
+def test_kills_lose_nothing(material: tuple[Path, bytes], tmp_path: Path, clustered: bool) -> None:
+    found = storm.blow(tmp_path, *material, clustered=clustered, kills=4, seed=1 + clustered)
+    assert sum(found.kills.values()) == 4
+
+
+def test_no_worker_outlives_a_killed_service(material: tuple[Path, bytes], tmp_path: Path) -> None:
+    stage = Stage(tmp_path, material[0], clustered=False)
+    with stage:
+        started = storm.Storm(stage, material[1], seed=3)
+        job = started.submit("label")
+        client = Patient(stage)
+        while client.get(f"/jobs/{job}").json()["state"] == "queued":
+            pass
+        assert stage.workers()
+        stage.kill_everything()
+    storm.no_orphans(stage)
