@@ -63,7 +63,7 @@ def public(path: Path) -> Iterator[tuple[int, str, bool]]:
     """Line, name, and whether it says what it is, of each public function, class and longer public method."""
     for node in tree(path).body:
         if isinstance(node, DEFINITIONS) and not node.name.startswith("_"):
-            yield node.lineno, node.name, speaks(node) or node.name in PROTOCOL
+            yield node.lineno, node.name, speaks(node) or node.name.split("_")[0] in PROTOCOL
             for method in node.body if isinstance(node, ast.ClassDef) else ():
                 if isinstance(method, DEFINITIONS) and not method.name.startswith("_") and length(method) > SHORT:
                     yield method.lineno, f"{node.name}.{method.name}", speaks(method) or method.name in PROTOCOL
