@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from features.audio import decode
@@ -58,7 +59,9 @@ def featurise(
     if stored is not None and stored.exists():
         return _read_cache(stored, utterances)
     results: list[Featurised] = []
-    with ThreadPoolExecutor(max_workers=min(4, os.cpu_count() or 1)) as pool:
+    workers = min(4, os.cpu_count() or 1)
+    # one utterance a thread: the matrix library's own threads would only get in each other's way
+    with threadpool_limits(1), ThreadPoolExecutor(max_workers=workers) as pool:
         for n, result in enumerate(pool.map(lambda u: _featurise_one(u, settings), utterances), 1):
             results.append(result)
             if progress is not None:
