@@ -29,6 +29,7 @@ from features.annotation.base import (
     Options,
     Source,
     Tier,
+    shown,
 )
 from features.annotation.tiers import add_labels, choose_tier, listed, tier_segments
 from features.errors import AnnotationError, UnrecognisedAnnotation
@@ -74,6 +75,18 @@ FORMATS: dict[str, Format] = {
 }
 """Every format by its name; the order breaks ties between formats that are equally sure."""
 
+_OTHERS = {
+    b"RIFF": "a WAV recording",
+    b"NIST_1A": "a SPHERE recording",
+    b"fLaC": "a FLAC recording",
+    b"OggS": "an Ogg recording",
+    b"ID3": "an MP3 recording",
+    b"FORM": "an AIFF recording",
+    b"PK\x03\x04": "a zip archive (or an office document)",
+    b"%PDF": "a PDF",
+}
+"""Files that end up in an annotation's place."""
+
 SUFFIXES: tuple[str, ...] = tuple(dict.fromkeys(s for f in FORMATS.values() for s in f.suffixes))
 """Suffixes, lower case with their dots, under which annotations are looked for."""
 
@@ -105,6 +118,8 @@ def read(
     source = Source(data, name=name, encoding=encoding, options=Options(rate, utterance))
     if not data or data.isspace():
         raise UnrecognisedAnnotation("expected an annotation, got an empty file")
+    if format is None and (other := next((what for magic, what in _OTHERS.items() if data.startswith(magic)), None)):
+        raise UnrecognisedAnnotation(f"expected an annotation, got {other}; are the two files in each other's place?")
     return (_format(format) if format is not None else sniff(source)).parse(source)
 
 
@@ -122,8 +137,12 @@ def sniff(source: Source) -> Format:
     if by_name is not None and not by_name.flat:
         return by_name  # its parser can say better what is wrong
     known = ", ".join(f.title for f in FORMATS.values())
-    start = " ".join(source.head[:60].split())
-    raise UnrecognisedAnnotation(f"expected one of {known}; got a file that begins with '{start}'")
+    start = shown(" ".join(source.head[:60].split()))
+    if not any(c.isdigit() for c in source.head):
+        raise UnrecognisedAnnotation(
+            f"expected labels with their times, got text without times, which begins with {start}"
+        )
+    raise UnrecognisedAnnotation(f"expected one of {known}; got a file that begins with {start}")
 
 
 def write(annotation: Annotation, format: str) -> bytes:

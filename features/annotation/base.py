@@ -21,7 +21,10 @@ from features.segments import ROUNDING, Segment
 MAX_BYTES = 64 * 2**20
 MAX_ENTRIES = 1_000_000
 """Intervals and points in one file. An hour of speech has about 50 000 phones."""
+MAX_TIERS = 1000
 MAX_LINES = 4_000_000
+MAX_SECONDS = 1e11
+"""Times beyond this are damage. It leaves room for times in a wrong unit, which get a hint where they meet the sound."""
 SNIFFED = 20
 """Lines of a file that are looked at to tell its format."""
 
@@ -33,6 +36,7 @@ SCORE = " score"
 
 _INTEGER = re.compile(r"[0-9]{1,18}")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_UNWRITABLE = re.compile("[\0\ud800-\udfff]")
 _DERIVED = re.compile(rf"(?:{ANSWER}|{POSTERIOR}|{SCORE})(?: \([0-9]+\))?\Z")
 
 
@@ -143,6 +147,10 @@ class Source:
 
     def annotation(self, tiers: list[Tier], format: str, **more: Any) -> Annotation:
         """The result of a parser, with the source's encoding and notices put in."""
+        if len(tiers) > MAX_TIERS:
+            raise AnnotationError(
+                f"expected at most {MAX_TIERS} tiers, got {len(tiers)}", value=len(tiers), limit=MAX_TIERS
+            )
         notices = self.notices + tuple(more.pop("notices", ()))
         return Annotation(tiers, format, encoding=self.encoding, notices=notices, **more)
 
@@ -169,6 +177,17 @@ class Format:
     def read(self, data: bytes, *, name: str | None = None) -> Annotation:
         """Parse bytes of this format. Raises AnnotationError, AnnotationSyntaxError."""
         return self.parse(Source(data, name=name))
+
+
+def printable(tiers: list[Tier]) -> list[Tier]:
+    """The tiers, with U+FFFD for what no text file can hold: NUL and halves of UTF-16 pairs, from escapes or bytes."""
+    for tier in tiers:
+        if _UNWRITABLE.search(tier.name):
+            tier.name = _UNWRITABLE.sub("\ufffd", tier.name)
+        for i, s in enumerate(tier.entries):
+            if s.label and _UNWRITABLE.search(s.label):
+                tier.entries[i] = Segment(s.start, s.end, _UNWRITABLE.sub("\ufffd", s.label))
+    return tiers
 
 
 def name_stem(path: str) -> str:
@@ -248,13 +267,13 @@ def nfc(text: str) -> str:
     return text if text.isascii() else unicodedata.normalize("NFC", text)
 
 
-def number(text: str, line: int | None, what: str) -> float:
-    """A finite number, or an AnnotationSyntaxError that names it."""
+def number(text: str, line: int | None, what: str, unit: float = 1.0) -> float:
+    """A number that can be a time, or an AnnotationSyntaxError that names it. `unit`: how many make a second."""
     try:
         value = float(text)
     except ValueError:
         value = math.nan
-    if not math.isfinite(value) or "_" in text:
+    if not abs(value) <= MAX_SECONDS * unit or "_" in text:
         raise AnnotationSyntaxError(f"expected {what} as a number, got {shown(text)}", line=line, value=text[:40])
     return value
 

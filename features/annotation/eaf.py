@@ -16,7 +16,7 @@ from typing import NoReturn
 from xml.parsers import expat
 from xml.sax.saxutils import escape
 
-from features.annotation.base import Annotation, Format, Source, Tier, check_count, number, shown
+from features.annotation.base import MAX_SECONDS, Annotation, Format, Source, Tier, check_count, number, shown
 from features.errors import AnnotationSyntaxError, Notice
 from features.segments import Segment
 
@@ -40,6 +40,8 @@ def parse(source: Source) -> Annotation:
     """Read an ELAN file. Raises AnnotationSyntaxError with the line."""
     document = _Document(source.text)
     slots = document.slots
+    if any(ms is not None and abs(ms) > 1000 * MAX_SECONDS for ms in slots.values()):
+        raise AnnotationSyntaxError("expected times in milliseconds, got one of more than 14 digits")
     interpolated = _interpolate(slots, document.aligned) if None in slots.values() else 0
     inherited = _inherit(slots, document) if any(document.referring) else {}
     origin = _origin(document)
@@ -98,7 +100,7 @@ class _Document:
             nonlocal last, rooted
             if name == "TIME_SLOT":
                 try:
-                    slots[given["TIME_SLOT_ID"]] = int(given["TIME_VALUE"][:16])
+                    slots[given["TIME_SLOT_ID"]] = int(given["TIME_VALUE"])
                 except (ValueError, KeyError):
                     if "TIME_SLOT_ID" not in given or "TIME_VALUE" in given:
                         refuse("expected a TIME_SLOT with an id and a time in milliseconds, got " + listed(given))
@@ -146,7 +148,7 @@ class _Document:
 def _origin(document: _Document) -> float:
     """The time in the recording, ms, at which the time line begins: of the sound, if several media are linked."""
     sound = [m for m in document.media if m[0].get("MIME_TYPE", "").startswith("audio")] or document.media
-    return number(sound[0][0].get("TIME_ORIGIN", "0"), sound[0][1], "a TIME_ORIGIN") if sound else 0.0
+    return number(sound[0][0].get("TIME_ORIGIN", "0"), sound[0][1], "a TIME_ORIGIN", 1000) if sound else 0.0
 
 
 def _interpolate(slots: Slots, tiers: list[list[Entry]]) -> int:

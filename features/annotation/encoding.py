@@ -8,11 +8,11 @@ import re
 from features.errors import AnnotationError, Notice, UnrecognisedAnnotation
 
 _MARKS = (
-    (codecs.BOM_UTF8, "utf-8-sig"),
-    (codecs.BOM_UTF32_LE, "utf-32"),  # before UTF-16 LE, whose mark is its beginning
-    (codecs.BOM_UTF32_BE, "utf-32"),
-    (codecs.BOM_UTF16_LE, "utf-16"),
-    (codecs.BOM_UTF16_BE, "utf-16"),
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32-le"),  # before UTF-16 LE, whose mark is its beginning
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
 _NAMES = {"latin-1": "Latin-1", "cp1252": "Windows-1252", "mac-roman": "MacRoman"}
 _QUOTES_1252 = frozenset(b"\x80\x82\x84\x85\x8b\x91\x92\x93\x94\x95\x96\x97\x99\x9b")
@@ -32,9 +32,7 @@ def decode(data: bytes, encoding: str | None = None) -> tuple[str, str, tuple[No
         return _strict(data, encoding), encoding, ()
     for mark, name in _MARKS:
         if data.startswith(mark):
-            # The mark itself is dropped by these codecs; the byte order stays worth telling.
-            order = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}.get(mark, name)
-            return _strict(data, name), order, ()
+            return _strict(data[len(mark) :], name, len(mark)), name, ()
     if unmarked := _utf16_by_zeros(data):
         return _strict(data, unmarked), unmarked, ()
     if b"\0" in data:
@@ -51,13 +49,13 @@ def decode(data: bytes, encoding: str | None = None) -> tuple[str, str, tuple[No
         return text, guess, (Notice("encoding-guessed", message, None, guess),)
 
 
-def _strict(data: bytes, encoding: str) -> str:
+def _strict(data: bytes, encoding: str, skipped: int = 0) -> str:
     try:
         return data.decode(encoding)
     except LookupError:
         raise AnnotationError(f"expected the name of a text encoding, got '{encoding[:40]}'", value=encoding) from None
     except (UnicodeDecodeError, ValueError) as error:
-        at = getattr(error, "start", 0)
+        at = getattr(error, "start", 0) + skipped
         raise AnnotationError(
             f"expected {encoding.upper()} text, got bytes that it does not allow at {at}",
             pointer=f"byte {at}",

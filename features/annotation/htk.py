@@ -68,7 +68,7 @@ def parse_lines(lines: Iterable[tuple[int, str]]) -> tuple[list[Tier], list[Noti
         if len(words) < 3:
             raise AnnotationSyntaxError(f"expected a start, an end and a name, got {shown(line.strip())}", line=at)
         decimals = decimals or "." in words[0] or "." in words[1]
-        start, end = number(words[0], at, "a start"), number(words[1], at, "an end")
+        start, end = number(words[0], at, "a start", UNIT), number(words[1], at, "an end", UNIT)
         count += 1
         if count % 100_000 == 0:
             check_count(count, at)

@@ -13,7 +13,18 @@ import json
 import math
 from typing import Any
 
-from features.annotation.base import ANSWER, POSTERIOR, Annotation, Format, Source, Tier, check_count, shown
+from features.annotation.base import (
+    ANSWER,
+    MAX_SECONDS,
+    POSTERIOR,
+    Annotation,
+    Format,
+    Source,
+    Tier,
+    check_count,
+    printable,
+    shown,
+)
 from features.errors import AnnotationSyntaxError
 from features.segments import Segment
 
@@ -62,6 +73,7 @@ def from_object(value: Any, source: Source | None = None) -> Annotation:
     else:
         raise AnnotationSyntaxError(f"expected a JSON object or list, got {kind_of(value)}", pointer="")
     check_count(sum(len(t.entries) for t in tiers))
+    tiers = printable(tiers)
     return source.annotation(tiers, "json", start=start, end=end) if source else Annotation(tiers, "json", start, end)
 
 
@@ -151,7 +163,7 @@ def _plain(entry: dict[str, Any]) -> Segment | None:
     start, end, label = entry.get("start"), entry.get("end"), entry.get("label", 0)
     if type(start) is not float or type(end) is not float or not (label is None or type(label) is str):
         return None
-    return Segment(start, end, label) if math.isfinite(start) and math.isfinite(end) else None
+    return Segment(start, end, label) if abs(start) <= MAX_SECONDS and abs(end) <= MAX_SECONDS else None
 
 
 _MISSING = object()
@@ -172,7 +184,7 @@ def json_number(value: Any, at: str) -> float:
         result = float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else math.nan
     except OverflowError:
         result = math.inf
-    if not math.isfinite(result):
+    if not abs(result) <= MAX_SECONDS:
         raise AnnotationSyntaxError(f"expected a time in seconds, got {kind_of(value)}", pointer=at)
     return result
 

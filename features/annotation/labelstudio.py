@@ -10,12 +10,12 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from math import isfinite
 from operator import itemgetter
 from typing import Any
 
 from features.annotation.base import (
     ANSWER,
+    MAX_SECONDS,
     POSTERIOR,
     SCORE,
     Annotation,
@@ -27,6 +27,7 @@ from features.annotation.base import (
     is_number,
     name_stem,
     pick,
+    printable,
     shown,
 )
 from features.annotation.json import json_number, kind_of, load
@@ -108,7 +109,7 @@ def _annotation(source: Source, task: dict[str, Any], at: str) -> Annotation:
             name = base + (POSTERIOR if base != control else SCORE)
             numbers = [Segment(a, b, "" if score is None else f"{score:.4f}") for a, b, _, score in regions]
             tiers.append(Tier(name, "interval", numbers))
-    return source.annotation(tiers, "label-studio", end=end, notices=notices)
+    return source.annotation(printable(tiers), "label-studio", end=end, notices=notices)
 
 
 def _results(task: dict[str, Any], at: str) -> tuple[list[Any], str, int]:
@@ -139,7 +140,7 @@ def _regions(results: list[Any], where: str) -> tuple[Found, float | None]:
         if not isinstance(value, dict) or "start" not in value:
             continue  # a choice for the whole recording, or a relation between regions
         start, stop = value["start"], value.get("end")
-        if not (type(start) is float and type(stop) is float and isfinite(start + stop)):
+        if not (type(start) is float and type(stop) is float and abs(start) + abs(stop) <= MAX_SECONDS):
             start = json_number(start, f"{where}/{i}/value/start")
             stop = json_number(stop, f"{where}/{i}/value/end")
         end = _small(region.get("original_length")) or end
@@ -202,7 +203,7 @@ def write(annotation: Annotation) -> bytes:
                 "value": {"start": s.start, "end": s.end, "channel": 0, "labels": [s.label] if s.label else []},
             }
             score = numbers.entries[i].label if numbers else None
-            if score and is_number(score):
+            if score and is_number(score) and abs(float(score)) < 1e9:
                 region["score"] = float(score)
             results.append(region)
     task = {"data": {"audio": ""}, "annotations": [{"result": results}]}

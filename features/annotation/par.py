@@ -9,6 +9,7 @@ from the phones that are linked to each word.
 from __future__ import annotations
 
 import re
+from itertools import product
 
 from features.annotation.base import (
     ANSWER,
@@ -31,9 +32,10 @@ RATE = 16000
 """Samples a second in what we write, and in files that do not say."""
 
 _LINE = re.compile(r"([A-Za-z0-9]{3}):[ \t]*(.*)")
-_LINKED = re.compile(r"(-?[0-9]{1,18})[ \t]+(-?[0-9]{1,18})[ \t]+(-?[0-9]+(?:[,;]-?[0-9]+)*)(?:[ \t]+(.*))?")
-_UNLINKED = re.compile(r"(-?[0-9]{1,18})[ \t]+(-?[0-9]{1,18})[ \t]+(.*)")
+_LINKED = re.compile(r"(-?[0-9]{1,14})[ \t]+(-?[0-9]{1,14})[ \t]+(-?[0-9]+(?:[,;]-?[0-9]+)*)(?:[ \t]+(.*))?")
+_UNLINKED = re.compile(r"(-?[0-9]{1,14})[ \t]+(-?[0-9]{1,14})[ \t]+(.*)")
 _WORD = re.compile(r"([0-9]+)[ \t]+(.*)")
+_DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _CLASS_2 = frozenset({"IPA", "SUP", "PHN", "DAS", "NOI", "SPD"})
 _CODES = {ANSWER: "PCL", POSTERIOR: "PCP"}
 """Keys of our own: a key has three characters, so an answer's tiers cannot keep their names."""
@@ -161,10 +163,8 @@ def write(annotation: Annotation) -> bytes:
 def _free_key(name: str, taken: set[str]) -> str:
     letters = re.sub("[^A-Z0-9]", "", nfc(name).upper())
     key = (letters + "XXX")[:3]
-    k = 0
-    while key in taken:
-        key, k = f"{(letters + 'X')[0]}{k:02d}", k + 1
-    return key
+    others = ("".join(k) for k in product((letters + "X")[0], _DIGITS, _DIGITS))
+    return key if key not in taken else next(k for k in others if k not in taken)
 
 
 FORMAT = Format("par", "BAS Partitur", (".par",), "text/plain", sniff, parse, write)

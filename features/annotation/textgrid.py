@@ -23,7 +23,7 @@ _TOKEN = re.compile(
       | (?P<stop>\Z) )""",
     re.VERBOSE,
 )
-_PLAIN_NUMBER = r"([+\-]?[0-9]{1,30}+(?:\.[0-9]*+)?(?:[eE][+\-]?[0-9]{1,2})?)(?!\S)"
+_PLAIN_NUMBER = r"([+\-]?[0-9]{1,11}+(?:\.[0-9]*+)?(?:[eE]-[0-9]{1,2})?)(?!\S)"
 _INTERVAL = re.compile(rf"""{_NOISE}{_PLAIN_NUMBER}{_NOISE}{_PLAIN_NUMBER}{_NOISE}"([^"]*+(?:""[^"]*+)*+)\"""")
 _PLAIN = re.compile(_PLAIN_NUMBER)
 _KINDS = {"text": "a quoted text", "number": "a number", "flag": "a <flag>", "stop": "the end of the file"}

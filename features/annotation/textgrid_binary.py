@@ -7,11 +7,10 @@ follows and the text is UTF-16.
 
 from __future__ import annotations
 
-import math
 import re
 import struct
 
-from features.annotation.base import Annotation, Format, Source, Tier, check_count, shown
+from features.annotation.base import MAX_SECONDS, Annotation, Format, Source, Tier, check_count, printable, shown
 from features.annotation.textgrid import filled, zero_lengths
 from features.errors import AnnotationError, AnnotationSyntaxError
 from features.segments import Segment
@@ -35,7 +34,7 @@ class _Bytes:
 
     def time(self, what: str) -> float:
         value: float = struct.unpack(">d", self.take(8, what))[0]
-        if not math.isfinite(value):
+        if not abs(value) <= MAX_SECONDS:
             raise AnnotationSyntaxError(f"expected {what} as a number, got {value}", pointer=f"byte {self.at - 8}")
         return value
 
@@ -93,7 +92,7 @@ def parse(source: Source) -> Annotation:
             tier.entries.append(Segment(a, b, file.text("the text of an entry")))
         tiers.append(tier)
     notices = tuple(zero_lengths(tiers))
-    return Annotation(tiers, "textgrid-binary", start, end, notices=notices)
+    return Annotation(printable(tiers), "textgrid-binary", start, end, notices=notices)
 
 
 def write(annotation: Annotation) -> bytes:

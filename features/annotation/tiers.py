@@ -154,9 +154,11 @@ def _free(annotation: Annotation, name: str) -> str:
 
 def beside(annotation: Annotation, tier: Tier, kind: str) -> Tier | None:
     """The last derived tier (ANSWER, POSTERIOR or SCORE) of `tier` that has the same intervals."""
-    pattern = re.compile(re.escape(tier.name + kind) + r"( \([0-9]+\))?")
-    found = [t for t in annotation.tiers if pattern.fullmatch(t.name) and aligned(t, tier)]
-    return found[-1] if found else None
+    name = tier.name + kind
+    for t in reversed(annotation.tiers):
+        if t.name.startswith(name) and re.fullmatch(r"( \([0-9]+\))?", t.name[len(name) :]) and aligned(t, tier):
+            return t
+    return None
 
 
 def aligned(a: Tier, b: Tier) -> bool:

@@ -42,7 +42,8 @@ def parse(source: Source) -> Annotation:
         words = line.split(None, 2)
         if len(words) < 2:
             raise AnnotationSyntaxError(f"expected a start, an end and a name, got {shown(line.strip())}", line=at)
-        start, end = number(words[0], at, "a start in samples"), number(words[1], at, "an end in samples")
+        start = number(words[0], at, "a start in samples", rate)
+        end = number(words[1], at, "an end in samples", rate)
         tier.entries.append(Segment(start / rate, end / rate, words[2].rstrip() if len(words) == 3 else ""))
         check_count(len(tier.entries), at)
     notices = []

@@ -1,0 +1,122 @@
+"""Whatever the bytes, a reader gives an annotation or one of our errors, soon; and what it gave can be written again.
+
+The long form is the same with more: `python tests/features/annotation/test_fuzz.py SEED COUNT`.
+"""
+
+import sys
+import time
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from features.annotation import FORMATS, add_labels, choose_tier, read, tier_segments, write
+from features.errors import PhonechainError
+from features.segments import prepare
+from tests.features.annotation.mutations import mutations
+
+NAMES = ("a.lab", "a.TextGrid", "a.txt", "a.json", "a.csv", "a.phn", "a.phones", "a.ctm", None)
+LONGEST = 2.0
+
+
+def check_readable(error):
+    assert 10 < len(str(error)) < 2000
+    assert "\n" not in str(error)
+
+
+def survive(data, name):
+    """Everything the service would do with it; True if it was an annotation."""
+    try:
+        annotation = read(data, name=name)
+        tier, _ = choose_tier(annotation)
+    except PhonechainError as error:
+        check_readable(error)
+        return False
+    segments = tier_segments(tier)
+    try:
+        prepare(segments, 0.6, fix=True)
+    except PhonechainError as error:
+        check_readable(error)
+    answered = add_labels(annotation, tier, ["x"] * len(segments), [0.5] * len(segments))
+    for form in FORMATS:
+        try:
+            written = write(answered, form)
+        except PhonechainError:
+            continue
+        # A CSV has a limit to its cells, and counts of small units have more digits than seconds.
+        if written and len(data) < 100_000 and all(abs(s.end) < 1e9 for s in segments):
+            read(written, format=form)
+    return True
+
+
+def run(seed, count):
+    read_ = 0
+    for k, data in enumerate(mutations(seed, count)):
+        began = time.process_time()
+        try:
+            read_ += survive(data, NAMES[k % len(NAMES)])
+        except Exception as error:
+            error.add_note(f"mutation {k} of seed {seed}, read as {NAMES[k % len(NAMES)]}: {data[:2000]!r}")
+            raise
+        assert time.process_time() - began < LONGEST, (seed, k)
+    return read_
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_mutated_files(seed):
+    # Enough of them are still annotations for the writers to be tried as well.
+    assert run(seed, 300) > 30
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.binary(max_size=200), st.sampled_from(NAMES))
+@example(b"\xff\xfe\x00\xd8", None)
+@example(b"ooTextFile", None)
+@example(b"ooBinaryFile\x08TextGrid", None)
+def test_any_bytes(data, name):
+    survive(data, name)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.text(st.characters(codec="utf-8"), max_size=100), st.sampled_from(sorted(FORMATS)))
+def test_any_text_in_any_format(text, form):
+    try:
+        read(text.encode(), format=form, rate=16000)
+    except PhonechainError as error:
+        check_readable(error)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b'File type = "ooTextFile"\nObject class = "TextGrid"\n\n0 1 <exists> 1 ' + b"x" * 400_000,
+        b'File type = "ooTextFile"\nObject class = "TextGrid"\n\n0 1 <exists> 1 ' + b'" ' * 200_000,
+        b'File type = "ooTextFile"\nObject class = "TextGrid"\n\n0 1 <exists> 1 "IntervalTier" "' + b'""' * 200_000,
+        b'File type = "ooTextFile"\nObject class = "TextGrid"\n\n' + b"! " * 200_000,
+        b"0 1000000 " + b'"\\' * 200_000 + b"\n",
+        b"0 1000000 a" + b" 1 b" * 100_000 + b"\n",
+        b"start,end" + b"," * 200_000 + b"\n",
+        b"0.0\t1.0\t" + b"a" * 400_000,
+        b"#\n" + b" " * 400_000 + b"1 1 a\n",
+        b"MAU: " + b"1 " * 200_000,
+        b'{"tiers": {' + b'"a": {' * 50_000,
+        b"<ANNOTATION_DOCUMENT>" + b"<TIER>" * 60_000,
+        b"x^y-z+" * 60_000 + b"=a",
+    ],
+    ids=range(13),
+)
+def test_long_runs_take_linear_time(data):
+    began = time.process_time()
+    survive(data, None)
+    assert time.process_time() - began < LONGEST
+
+
+if __name__ == "__main__":
+    print(
+        run(int(sys.argv[1]), int(sys.argv[2])),
+        "of",
+        sys.argv[2],
+        "were annotations; no crash, none over",
+        LONGEST,
+        "s",
+    )
