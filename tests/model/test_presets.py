@@ -17,7 +17,7 @@ from model.settings import Preset, from_dict, preset, preset_names, to_dict
 
 NAMES = [
     "cnf", "gmm-lc-crf", "gmm-lc-crf-diag", "gmm-lc-crf-full", "ho-hu-crf", "hu-crf", "lc-crf", "nho-lc-crf",
-    "spn-ho-lc-crf", "spn-ho-memm", "spn-lc-crf", "spn-memm",
+    "spn-ho-lc-crf", "spn-ho-memm", "spn-lc-crf", "spn-lc-crf-2", "spn-memm",
 ]  # fmt: skip
 
 
@@ -35,8 +35,8 @@ def corpus(utterances: int, seed: int) -> list[Featurised]:
     return items
 
 
-def test_the_presets_are_the_systems_of_the_paper() -> None:
-    assert preset_names() == NAMES
+def test_the_systems_of_the_paper_are_there() -> None:
+    assert set(NAMES) <= set(preset_names())
 
 
 def test_an_unknown_preset_is_refused_with_the_names() -> None:
@@ -44,14 +44,14 @@ def test_an_unknown_preset_is_refused_with_the_names() -> None:
         preset("spn")
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", preset_names())
 def test_a_preset_is_plain_values(name: str) -> None:
     given = preset(name)
     assert given.title
     assert from_dict(Preset, to_dict(given)) == given
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", preset_names())
 def test_a_preset_trains_and_survives_its_model_file(name: str, tmp_path: Path) -> None:
     given = preset(name)
     labeler = PhoneLabeler(name, training=dataclasses.replace(given.training, epochs=2, batch=8))
