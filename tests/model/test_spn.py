@@ -151,7 +151,7 @@ def randomise(module: torch.nn.Module, seed: int = 0) -> torch.nn.Module:
 
 
 @quick
-@given(st.integers(0, 2**20), st.integers(0, 6), st.integers(1, 4))
+@given(st.integers(0, 2**20), st.integers(1, 6), st.integers(1, 4))
 def test_hidden_units_sum_over_every_setting_of_the_units(seed: int, units: int, outputs: int) -> None:
     factor = randomise(HiddenUnits(3, outputs, units=units).double(), seed)
     x = torch.from_numpy(np.random.default_rng(seed).normal(size=(4, 3)))
