@@ -21,7 +21,9 @@ from features.errors import SettingsError
 
 PREFIX = "PHONECHAIN_"
 
-NOT_SETTINGS = frozenset({"PHONECHAIN_SHARED"})
+NOT_SETTINGS = frozenset(
+    f"{PREFIX}{name}" for name in ("SHARED", "URL", "KEY", "WORKER_DATABASE", "WORKER_STORE", "WORKER_DATA")
+)
 """Variables with the prefix that others read: the tests find the corpora by this one."""
 
 

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from app.cli import cluster, demo, evaluate, label, models, serve, train
+from app.cli import cluster, db, demo, evaluate, jobs, label, models, serve, train
 from features.errors import PhonechainError
 
 PROGRAM = "phonechain"
@@ -54,6 +54,9 @@ app.command("demo")(demo.demo)
 app.command("serve")(serve.serve)
 app.command("worker")(cluster.worker)
 app.command("scheduler")(cluster.scheduler)
+app.add_typer(jobs.jobs, name="jobs")
+app.add_typer(db.db, name="db")
+app.add_typer(db.keys, name="keys")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -18,10 +18,12 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import make_url
 
+from app import webhooks
 from app.db import migrate
 from app.db.tables import CANCELLED, QUEUED, RUNNING, Job
 from app.errors import DatabaseAway, SchedulerAway
 from app.jobs import label, table, work
+from app.jobs.shown import shown
 from app.place import Place
 from app.scoring import cores
 from app.settings import Settings
@@ -53,11 +55,13 @@ class Engine:
         self._wake = threading.Event()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="jobs", daemon=True)
+        self._caller = threading.Thread(target=self._call, name="webhooks", daemon=True)
         self._lock = threading.Lock()
 
     def start(self) -> None:
-        """Begin to reconcile."""
+        """Begin to reconcile, and to call those who want to know."""
         self._thread.start()
+        self._caller.start()
 
     def stop(self) -> None:
         """Hand the jobs back: the rows stay as they are, and the next service goes on with them."""
@@ -85,6 +89,18 @@ class Engine:
         """Raises SchedulerAway: a job taken now would only wait."""
         if self.away is not None:
             raise SchedulerAway(f"expected the scheduler to answer, got: {self.away}", retry_after=5)
+
+    def _call(self) -> None:
+        """Webhooks have a thread of their own: those who are called may take their time."""
+        secret = self.settings.webhook_secret.get_secret_value() if self.settings.webhook_secret is not None else None
+        while not self._stopping.wait(TICK):
+            try:
+                for job in webhooks.due(self.place.db) if self.migrated else ():
+                    webhooks.deliver(self.place.db, job, shown(job), secret, self.settings.webhook_private)
+            except PhonechainError as error:
+                log.warning("webhooks wait: %s", error)
+            except Exception:
+                log.exception("a webhook failed; the others go on")
 
     def has_database(self) -> bool:
         """False where the database is a file that nobody has made yet: nothing was ever kept here."""

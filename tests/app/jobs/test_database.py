@@ -22,11 +22,9 @@ from tests.app.jobs.postgres import postgres  # noqa: F401  (a fixture)
 @pytest.fixture(params=["sqlite", "postgresql"])
 def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
     """An empty database."""
-    if request.param == "sqlite":
-        url = f"sqlite:///{tmp_path / 'a.db'}"
-    else:
-        url = request.getfixturevalue("postgres").fresh()
-    database = Database(url)
+    database = Database(
+        f"sqlite:///{tmp_path / 'a.db'}" if request.param == "sqlite" else request.getfixturevalue("postgres").fresh()
+    )
     yield database
     database.dispose()
 
@@ -149,10 +147,15 @@ def test_one_of_two_hands_over(database: Database) -> None:
 
 def test_a_write_that_raises_leaves_nothing(database: Database) -> None:
     migrate.upgrade(database)
-    with pytest.raises(ZeroDivisionError), database.write() as session:
-        table.add(session, Job(id=new_id(), kind="label", spec={}))
-        session.flush()
-        raise ZeroDivisionError
+
+    def broken() -> None:
+        with database.write() as session:
+            table.add(session, Job(id=new_id(), kind="label", spec={}))
+            session.flush()
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        broken()
     with database.read() as session:
         assert list(session.scalars(select(Job))) == []
 

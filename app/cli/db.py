@@ -1,0 +1,103 @@
+"""`phonechain db ...`: the database of the service, brought up to date or back; `phonechain keys ...`: its API keys."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from features.errors import SettingsError
+
+if TYPE_CHECKING:
+    from app.place import Place
+
+db = typer.Typer(
+    help="The database of the service, as PHONECHAIN_DATABASE and PHONECHAIN_DATA say.", no_args_is_help=True
+)
+keys = typer.Typer(help="API keys of the service.", no_args_is_help=True)
+
+
+def _place() -> Place:
+    from app import settings
+    from app.place import Place
+
+    place = Place.of(settings.load())
+    if place.db.sqlite:
+        place.root.mkdir(parents=True, exist_ok=True)
+    return place
+
+
+@db.command("upgrade")
+def upgrade(revision: Annotated[str, typer.Argument(help="Revision to go to.")] = "head") -> None:
+    """Bring the tables up to date."""
+    from app.db import migrate
+
+    database = _place().db
+    migrate.upgrade(database, revision)
+    typer.echo(f"the database is at revision {migrate.current(database)}")
+
+
+@db.command("downgrade")
+def downgrade(
+    revision: Annotated[str, typer.Argument(help="Revision to go back to; base removes everything.")],
+) -> None:
+    """Bring the tables back to an earlier revision."""
+    from app.db import migrate
+
+    database = _place().db
+    migrate.downgrade(database, revision)
+    typer.echo(f"the database is at revision {migrate.current(database) or 'base'}")
+
+
+@db.command("current")
+def current() -> None:
+    """Say which revision the database is at, and which is the newest; exit code 1 where they differ."""
+    from app.db import migrate
+
+    at = migrate.current(_place().db)
+    typer.echo(f"at {at or 'base'}, the newest is {migrate.newest()}")
+    if at != migrate.newest():
+        raise typer.Exit(1)
+
+
+@keys.command("add")
+def add(
+    name: Annotated[str, typer.Argument(help="Whom it is for.")],
+    scope: Annotated[list[str] | None, typer.Option(help="read, label, train or admin; may be repeated.")] = None,
+) -> None:
+    """Make a key and print it, this once. From the first key on, every request needs one."""
+    from app import security
+    from app.db import migrate
+
+    scopes = scope or ["label"]
+    for given in scopes:
+        if given not in security.SCOPES:
+            raise SettingsError(f"--scope: expected one of {', '.join(security.SCOPES)}, got {given!r}", value=given)
+    place = _place()
+    migrate.upgrade(place.db)
+    row, key = security.make(place, name, scopes)
+    typer.echo(key)
+    typer.echo(f"id {row.id}, scopes {', '.join(scopes)}", err=True)
+
+
+@keys.command("list")
+def list_() -> None:
+    """List the keys, without their secrets."""
+    from app import paging, security
+    from app.cli import common
+
+    table = common.table("id", "name", "scopes", "created", "revoked")
+    for row in security.everything(_place()):
+        table.add_row(
+            row.id, row.name, " ".join(row.scopes), paging.moment(row.created), paging.moment(row.revoked) or ""
+        )
+    common.console().print(table)
+
+
+@keys.command("revoke")
+def revoke(id: Annotated[str, typer.Argument(help="Id of the key.")]) -> None:
+    """Make a key useless."""
+    from app import security
+
+    security.revoke(_place(), id)
+    typer.echo(f"{id} is revoked")
