@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from features import corpora
 from features.corpora import letters
 from features.mfcc import FeatureSettings
-from features.segments import Utterance
 from model.data import Batch, Dataset, Featurised, Normaliser, dataset, featurise, hold_out
 
 GROUPS = 10
@@ -132,22 +131,23 @@ class Speech:
         self.drop, self.tell, self.cache = drop, tell, cache
         for problem in self.corpus.problems[:5]:
             tell(f"left out: {problem}")
-        train, dev = self.corpus.split("train"), self.corpus.split("dev")
-        if not dev:
-            train, dev = hold_out(train, 0.1, 1)
-        self.items = {
-            name: self._featurise(name, utterances)
-            for name, utterances in (("train", train), ("dev", dev), ("test", self.corpus.split("test")))
-        }
+        self.items = {name: self._featurise(name) for name in ("train", "dev", "test")}
+        if not self.items["dev"]:  # a tenth of the training speakers
+            _, dev = hold_out(self.corpus.split("train"), 0.1, 1)
+            held = {u.id for u in dev}
+            items = self.items["train"]
+            self.items["train"] = [i for i in items if i.utterance.id not in held]
+            self.items["dev"] = [i for i in items if i.utterance.id in held]
         found = {s.label for i in self.items["train"] for s in i.segments if s.label is not None}
         self.labels = sorted(found - set(drop))
 
-    def _featurise(self, name: str, utterances: list[Utterance]) -> list[Featurised]:
+    def _featurise(self, split: str) -> list[Featurised]:
         def tell(done: int, total: int) -> None:
             if done % 500 == 0 or done == total:
-                self.tell(f"features of the {name} set: {done} of {total} utterances")
+                self.tell(f"features of the {split} set: {done} of {total} utterances")
 
-        return featurise(utterances, FeatureSettings(), cache=self.cache, progress=tell)
+        utterances = self.corpus.split(split)
+        return featurise(utterances, FeatureSettings(), cache=self.cache, progress=tell) if utterances else []
 
     @cached_property
     def digest(self) -> str:
