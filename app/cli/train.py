@@ -44,7 +44,9 @@ def train(
     seed: Annotated[int | None, typer.Option(help="Seed of everything random.")] = None,
     run_dir: Annotated[
         Path | None,
-        typer.Option("--run-dir", help="Folder of checkpoint and features, kept; else OUT.run, removed at the end."),
+        typer.Option(
+            "--run-dir", help="Folder of the features, kept, and of the checkpoint; else OUT.run, removed at the end."
+        ),
     ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on from the checkpoint of a run that was broken off.")
@@ -61,6 +63,7 @@ def train(
     run = _run_folder(out, run_dir, resume)
     settings = changed(preset, [*(set_ or []), *_own(epochs=epochs, seed=seed)])
     from model.labeler import PhoneLabeler
+    from model.training import CHECKPOINT
 
     labeler = PhoneLabeler(
         preset,
@@ -94,6 +97,8 @@ def train(
     labeler.save(out)
     if run_dir is None:
         shutil.rmtree(run, ignore_errors=True)
+    else:
+        (run / CHECKPOINT).unlink(missing_ok=True)  # of a run that ended; nothing could go on from it
     _summary(labeler, out)
 
 
