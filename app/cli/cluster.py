@@ -50,12 +50,11 @@ async def _serve(known: Settings, processes: int, gpus: int, memory: str, host: 
 
 
 async def _one(known: Settings, gpus: int, memory: str, host: str | None, stop: asyncio.Event) -> None:
-    import dask
+    from app.jobs.engine import WARM, configure
+
+    configure()
     from distributed import Nanny
 
-    from app.jobs.engine import SETTINGS, WARM
-
-    dask.config.set(SETTINGS)
     options: dict[str, Any] = {"host": host} if host is not None else {}
     while not stop.is_set():
         with tempfile.TemporaryDirectory(prefix="phonechain-worker-") as folder:
@@ -105,12 +104,11 @@ def scheduler(
 
 
 async def _schedule(host: str, port: int) -> None:
-    import dask
+    from app.jobs.engine import configure
+
+    configure()
     from distributed import Scheduler
 
-    from app.jobs.engine import SETTINGS
-
-    dask.config.set(SETTINGS)
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)

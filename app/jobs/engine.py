@@ -200,6 +200,7 @@ class Engine:
         if self._client is not None and self._client.status == "running":
             return self._client
         self._drop_client()
+        configure()
         from distributed import Client
 
         try:
@@ -247,12 +248,11 @@ def key_of(id: str) -> str:
 
 def start_local(settings: Settings, place: Place) -> LocalCluster:
     """Worker processes on this machine, one thread each. They end when this process does, however it does."""
-    import dask
+    configure()
     from distributed import LocalCluster
 
     scratch = place.root / "workers"
     scratch.mkdir(parents=True, exist_ok=True)
-    dask.config.set(SETTINGS)
     return LocalCluster(
         n_workers=settings.workers or cores(),
         threads_per_worker=1,
@@ -267,6 +267,13 @@ def start_local(settings: Settings, place: Place) -> LocalCluster:
     )
 
 
+def configure() -> None:
+    """Tell Dask our settings; before `distributed` is imported, which reads those of its logs then."""
+    import dask
+
+    dask.config.set(SETTINGS)
+
+
 WARM = "app.jobs.warm"
 """What workers load when they start."""
 
@@ -274,6 +281,7 @@ SETTINGS = {
     "distributed.worker.multiprocessing-method": "spawn",  # a fork of a process with threads may hang
     "distributed.scheduler.allowed-failures": 10,  # times that a task may lose its worker; job_stalls counts after that
     "distributed.worker.daemon": True,
+    "logging": {"distributed": "error", "distributed.client": "critical"},
     "distributed.admin.tick.limit": "30s",
     "distributed.nanny.pre-spawn-environ": {
         "OMP_NUM_THREADS": 1,

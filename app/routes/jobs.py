@@ -23,7 +23,7 @@ from app.jobs.shown import shown
 from app.place import Place
 from app.schemas.jobs import FileErrorOut, FileErrorPage, JobOut, JobPage, JobRequest, Kind, State
 from app.schemas.problems import refusals
-from app.security import caller
+from app.security import caller, need
 from app.settings import Settings
 
 router = APIRouter(prefix="/jobs", tags=["jobs"])
@@ -74,6 +74,8 @@ async def create(
     await asyncio.to_thread(engine.ready_database)
     body, corpus, digests = await _received(request, settings, place)
     asked = _checked(body)
+    if asked.kind == "train":
+        need(request, "train")
     engine.refuse_if_away()
     key = None
     if idempotency_key is not None:

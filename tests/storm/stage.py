@@ -66,6 +66,7 @@ class Stage:
         self._stopping = False
         self._lock = threading.Lock()
         self.restarts = 0
+        self.held: set[str] = set()
         given = {"data": folder / "data", "workers": 2, "job_stalls": 100_000, "shard_files": 4, **settings}
         if clustered:
             given["scheduler"] = f"tcp://127.0.0.1:{self.scheduler_port}"
@@ -103,7 +104,7 @@ class Stage:
         while not self._stopping:
             with self._lock:
                 for name, process in list(self.running.items()):
-                    if process.poll() is not None and not self._stopping:
+                    if process.poll() is not None and not self._stopping and name not in self.held:
                         self.restarts += 1
                         self._start(name)
             time.sleep(0.1)
@@ -121,6 +122,17 @@ class Stage:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+
+    def hold(self, name: str) -> None:
+        """Kill a process, and let it stay away."""
+        with self._lock:
+            self.held.add(name)
+            self.running[name].kill()
+            self.running[name].wait()
+
+    def release(self, name: str) -> None:
+        """Let a process that is away come back."""
+        self.held.discard(name)
 
     def kill_everything(self) -> None:
         """The end of the machine, nearly: every process of the supervisor at once, by SIGKILL; their children are left."""

@@ -13,6 +13,9 @@ from app.main import create_app
 from app.settings import Settings
 from tests.app.conftest import Client, serving
 from tests.app.jobs import speech
+from tests.app.jobs.postgres import postgres
+
+__all__ = ["postgres"]
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,6 @@ from app.errors import DatabaseAway
 from app.ids import is_id, new_id
 from app.jobs import table
 from features.errors import SettingsError
-from tests.app.jobs.postgres import postgres  # noqa: F401  (a fixture)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -36,17 +36,25 @@ def test_a_blob_is_kept_under_its_digest(store: Store, tmp_path: Path) -> None:
 
 
 def test_a_write_that_fails_leaves_nothing(store: Store) -> None:
-    with pytest.raises(ZeroDivisionError), store.writing() as file:
-        file.write(b"half")
-        raise ZeroDivisionError
+    def broken() -> None:
+        with store.writing() as file:
+            file.write(b"half")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        broken()
     assert list(store.scratch().iterdir()) == []
     assert not store.has(hashlib.sha256(b"half").hexdigest())
 
 
 def test_a_full_disk_is_said_to_be_full(store: Store) -> None:
-    with pytest.raises(StorageFull, match="full disk"), store.writing() as file:
-        file.write(b"x")
-        raise OSError(28, "No space left on device")
+    def full() -> None:
+        with store.writing() as file:
+            file.write(b"x")
+            raise OSError(28, "No space left on device")
+
+    with pytest.raises(StorageFull, match="full disk"):
+        full()
 
 
 @pytest.mark.parametrize("name", ["../../etc/passwd", "", "0" * 63, "G" * 64])
