@@ -5,9 +5,10 @@
 PYTHON ?= python3
 HOST ?= 127.0.0.1
 PORT ?= 8000
-# Extra arguments for pip, for example `--index-url ...` of a CPU-only build of torch on a machine whose default index serves CUDA.
+# Extra arguments for pip, for example `--extra-index-url` with the address of PyTorch's own index of CPU builds.
 PIP_ARGS ?=
 BIN := .venv/bin
+PIP := $(BIN)/python -m pip install --disable-pip-version-check --progress-bar on -q -c constraints.txt $(PIP_ARGS)
 STAMP := .venv/.installed
 
 .PHONY: help install run test test-slow lint format bench clean
@@ -18,7 +19,8 @@ help:  ## this list
 $(STAMP): pyproject.toml constraints.txt
 	@echo "phonechain: installing into .venv (torch is the largest part; a few minutes the first time)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	@$(BIN)/python -m pip install --disable-pip-version-check --progress-bar on -q -c constraints.txt $(PIP_ARGS) -e '.[dev]'
+	@PIP='$(PIP)' scripts/install_torch.sh
+	@$(PIP) -e '.[dev]'
 	@touch $@
 
 install: $(STAMP)  ## build .venv from pyproject.toml and constraints.txt
@@ -44,7 +46,7 @@ format: $(STAMP)  ## let ruff rewrite what it can
 	@$(BIN)/ruff format .
 
 bench: $(STAMP)  ## the benchmarks, each side by side with its peers
-	@$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt $(PIP_ARGS) -e '.[bench]'
+	@$(PIP) -e '.[bench]'
 	@$(BIN)/python benchmarks/chain.py
 	@$(BIN)/python benchmarks/features.py
 
