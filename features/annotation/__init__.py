@@ -48,6 +48,7 @@ __all__ = [
     "format_of",
     "listed",
     "read",
+    "read_all",
     "tier_segments",
     "write",
 ]
@@ -108,7 +109,7 @@ def read(
         format: a key of FORMATS, instead of looking.
         encoding: of the text, a Python codec name, instead of looking.
         rate: samples a second, for formats that count in samples (TIMIT); None takes 16000.
-        utterance: which recording is meant in a file that holds several (MLF, CTM); None takes `name`'s stem.
+        utterance: which one is meant in a file that holds several (MLF, CTM, Label Studio); None takes `name`'s stem.
 
     Raises:
         UnrecognisedAnnotation: no format matches.
@@ -121,6 +122,17 @@ def read(
     if format is None and (other := next((what for magic, what in _OTHERS.items() if data.startswith(magic)), None)):
         raise UnrecognisedAnnotation(f"expected an annotation, got {other}; are the two files in each other's place?")
     return (_format(format) if format is not None else sniff(source)).parse(source)
+
+
+def read_all(data: bytes, *, name: str | None = None) -> dict[str, Annotation]:
+    """Every recording of a file that may hold several, by its name without folders and suffix; of others the only one.
+
+    Raises:
+        AnnotationError: as `read`.
+    """
+    source = Source(data, name=name)
+    form = sniff(source)
+    return form.parse_all(source) if form.parse_all is not None else {source.stem or "": form.parse(source)}
 
 
 def sniff(source: Source) -> Format:

@@ -29,6 +29,8 @@ _TIME = re.compile(r"[+-]?[0-9]+[.,]?[0-9]*(?:[eE][+-]?[0-9]+)?")
 
 def sniff(source: Source) -> int:
     """2 for tabs between, 1 for other blanks. One time at least has decimals: else they are counts of something."""
+    if source.typical_length is not None:
+        return 0
     tabs, decimals, seen = True, False, 0
     for line in source.head.split("\n", SNIFFED)[:SNIFFED]:
         if line.isspace() or not line or line.startswith("\\"):

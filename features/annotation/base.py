@@ -25,7 +25,7 @@ MAX_TIERS = 1000
 MAX_LINES = 4_000_000
 MAX_SECONDS = 1e11
 """Times beyond this are damage. It leaves room for times in a wrong unit, which get a hint where they meet the sound."""
-SNIFFED = 20
+SNIFFED = 12
 """Lines of a file that are looked at to tell its format."""
 
 ANSWER = " phonechain"
@@ -81,7 +81,7 @@ class Options:
     rate: int | None = None
     """Samples a second, for formats that count in samples without naming the rate (TIMIT); None takes the usual one."""
     utterance: str | None = None
-    """Which recording is meant, in formats that hold several (MLF, CTM)."""
+    """Which one is meant, in formats that hold several (MLF, CTM, Label Studio)."""
 
 
 class Source:
@@ -126,7 +126,21 @@ class Source:
         part = self.text[:8192]
         return part if len(part) == len(self.text) else part[: part.rfind("\n") + 1] or part
 
-    @property
+    @cached_property
+    def typical_length(self) -> float | None:
+        """Median of end - start over the first lines of `int int name`; None if a line is otherwise."""
+        lengths = []
+        for line in self.head.split("\n", SNIFFED)[:SNIFFED]:
+            words = line.split(None, 2)
+            if not words or words == ["///"]:
+                continue
+            if len(words) < 2 or not (_INTEGER.fullmatch(words[0]) and _INTEGER.fullmatch(words[1])):
+                return None
+            lengths.append(int(words[1]) - int(words[0]))
+        middle = sorted(lengths)[len(lengths) // 2] if lengths else None
+        return middle if middle is not None and middle >= 0 else None
+
+    @cached_property
     def suffix(self) -> str:
         """Lower case, with its dot; empty if there is no name."""
         _, dot, end = (self.name or "").rpartition(".")
@@ -213,20 +227,6 @@ def pick(source: Source, names: list[str]) -> str:
     listing = ", ".join(shown(n) for n in names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
     wish = f"a recording named {shown(asked)}" if asked else f"to be told which of {len(names)} recordings is meant"
     raise AnnotationError(f"expected {wish}, got {listing}", pointer="utterance", value=asked)
-
-
-def typical_length(source: Source) -> float | None:
-    """Median of end - start over the first lines of `int int name`; None if a line is otherwise."""
-    lengths = []
-    for line in source.head.split("\n", SNIFFED)[:SNIFFED]:
-        words = line.split(None, 2)
-        if not words or words == ["///"]:
-            continue
-        if len(words) < 2 or not (_INTEGER.fullmatch(words[0]) and _INTEGER.fullmatch(words[1])):
-            return None
-        lengths.append(int(words[1][:18]) - int(words[0][:18]))
-    middle = sorted(lengths)[len(lengths) // 2] if lengths else None
-    return middle if middle is not None and middle >= 0 else None
 
 
 def is_number(text: str) -> bool:

@@ -20,7 +20,6 @@ from features.annotation.base import (
     is_number,
     number,
     shown,
-    typical_length,
 )
 from features.annotation.tiers import main_tier
 from features.errors import AnnotationSyntaxError, Notice
@@ -40,7 +39,7 @@ Row = tuple[float, float, str, str | None, list[tuple[str, str | None]]]
 
 def sniff(source: Source) -> int:
     """2 for lines of `int int name` whose typical length suits 100 ns, 1 where it does not or times are decimals."""
-    length = typical_length(source)
+    length = source.typical_length
     if length is not None:
         # 10 to 500 ms are 100 000 to 5 000 000 of these units, and 80 to 24 000 samples at usual rates.
         return 2 if length >= 30_000 and source.suffix not in (".phn", ".wrd") else 1

@@ -14,7 +14,6 @@ from features.annotation.base import (
     number,
     one_line,
     shown,
-    typical_length,
 )
 from features.annotation.tiers import main_tier
 from features.errors import AnnotationSyntaxError, Notice
@@ -28,7 +27,7 @@ _OWN = (".phn", ".wrd")
 
 def sniff(source: Source) -> int:
     """2 by its suffix, or where the typical length suits samples; 1 where the lines fit and the lengths do not."""
-    length = typical_length(source)
+    length = source.typical_length
     if length is None:
         return 0
     return 2 if source.suffix in _OWN or length < 30_000 else 1

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection
 from pathlib import Path
 
-from features.corpora import folder
+from features.corpora import folder, letters, timit
 from features.corpora.base import AUDIO_SUFFIXES, Corpus, CorpusProblem, Progress
 from features.errors import CorpusError
 
 __all__ = ["AUDIO_SUFFIXES", "LAYOUTS", "Corpus", "CorpusProblem", "read"]
 
-LAYOUTS = ("folder",)
+LAYOUTS = ("folder", "timit")
 
 
 def read(
@@ -41,6 +41,12 @@ def read(
     root = Path(root)
     if layout is not None and layout not in LAYOUTS:
         raise CorpusError(f"expected a layout out of {', '.join(LAYOUTS)}; got '{layout[:40]}'", value=layout)
+    if layout == "timit" or (layout is None and tier is None and table is None and timit.find(root) is not None):
+        return timit.read(root, fix=fix, drop=drop, progress=progress)
+    if any((root / name).is_file() for name in letters.NAMES):
+        raise CorpusError(
+            f"expected recordings, got the OCR letters, which are images: {root}; features.corpora.letters reads them"
+        )
     return folder.read(
         root, tier=tier, table=Path(table) if table is not None else None, fix=fix, drop=drop, progress=progress
     )

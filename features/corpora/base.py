@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from features import annotation
+from features.annotation import Annotation
 from features.annotation.base import nfc
 from features.errors import AnnotationSyntaxError, Notice, PhonechainError
 from features.segments import Segment, Utterance, prepare
@@ -41,10 +42,13 @@ class Corpus:
     problems: list[CorpusProblem]
     notices: list[Notice] = field(default_factory=list)
     layout: str = "folder"
+    unions: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Further names of splits, each for several together (TIMIT's `dev-full`)."""
 
     def split(self, name: str) -> list[Utterance]:
-        """The utterances of one split, in the order of the corpus; empty if there is no such split."""
-        return [u for u in self.utterances if u.split == name]
+        """The utterances of one split or union of splits, in the order of the corpus; empty if there is no such split."""
+        names = self.unions.get(name, (name,))
+        return [u for u in self.utterances if u.split in names]
 
     def splits(self) -> dict[str, int]:
         """How many utterances each named split has."""
@@ -104,6 +108,7 @@ def segments_of(
     fix: bool = False,
     drop: Collection[str] = (),
     rate: int | None = None,
+    audio: Path | None = None,
 ) -> tuple[list[Segment], list[Notice]]:
     """The segments of one annotation file, ready to be used.
 
@@ -113,16 +118,43 @@ def segments_of(
         duration: of its sound, seconds, if known.
         drop: labels whose segments are left out.
         rate: of its sound, for formats that count in samples.
+        audio: its sound: it says the rate where one is needed, and which recording is meant where the file has several.
 
     Raises:
         PhonechainError: whatever is wrong with it.
     """
-    read = annotation.read(data, name=name, rate=rate)
+    utterance = audio.stem if audio is not None else None
+    read = annotation.read(data, name=name, rate=rate, utterance=utterance)
+    if rate is None and audio is not None and any(n.code == "rate-assumed" for n in read.notices):
+        known = rate_of(audio)
+        read = annotation.read(data, name=name, rate=known, utterance=utterance) if known is not None else read
+    return segments_in(read, tier=tier, duration=duration, fix=fix, drop=drop)
+
+
+def segments_in(
+    read: Annotation,
+    *,
+    tier: str | None = None,
+    duration: float | None = None,
+    fix: bool = False,
+    drop: Collection[str] = (),
+) -> tuple[list[Segment], list[Notice]]:
+    """As `segments_of`, of an annotation that has been read."""
     chosen, guessed = annotation.choose_tier(read, tier)
     segments, repaired = prepare(annotation.tier_segments(chosen), duration, fix=fix)
     if drop:
         segments = [s for s in segments if s.label not in drop]
     return segments, [*read.notices, *guessed, *repaired]
+
+
+def rate_of(audio: Path) -> int | None:
+    """Samples a second, as the header of a sound file says; None where libsndfile does not know it."""
+    import soundfile  # needed for few formats, so not for every import of this module
+
+    try:
+        return int(soundfile.info(str(audio)).samplerate)
+    except (soundfile.LibsndfileError, OSError, RuntimeError):
+        return None
 
 
 def problem_of(error: PhonechainError, file: Path) -> CorpusProblem:

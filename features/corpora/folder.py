@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from features import annotation
+from features.annotation import Annotation
 from features.annotation.base import MAX_BYTES
 from features.corpora import table as tables
 from features.corpora.base import (
@@ -24,6 +25,7 @@ from features.corpora.base import (
     Progress,
     Spelling,
     problem_of,
+    segments_in,
     segments_of,
 )
 from features.errors import CorpusError, Notice, PhonechainError, UnrecognisedAnnotation
@@ -61,6 +63,9 @@ _KIND_FOLDERS = frozenset(
 _DOUBTFUL = (".txt", ".csv", ".tsv", ".json")
 """Suffixes under which other things are kept as often as annotations: tried last, passed over if they are none."""
 
+_SHARED = (".mlf", ".ctm", ".json")
+"""Suffixes of files that may annotate many recordings."""
+
 _ANNOTATIONS = sorted(annotation.SUFFIXES, key=lambda s: s in _DOUBTFUL)
 
 
@@ -70,6 +75,15 @@ class _Stem:
 
     audio: list[Path] = field(default_factory=list)
     annotations: list[Path] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Pair:
+    """A recording and the files that may annotate it; or its part of a file that annotates many, which has been read."""
+
+    audio: Path
+    annotations: list[Path]
+    part: Annotation | None = None
 
 
 def read(
@@ -92,7 +106,7 @@ def read(
         table: of speakers and splits; None takes `utterances.tsv` (or .csv) in the root if it is there.
         fix: repair segments by the rules of `prepare` instead of refusing the file.
         drop: labels whose segments are left out, such as an aligner's mark for noise.
-        progress: called with (annotation files read, annotation files in all).
+        progress: called with (recordings done, recordings in all).
 
     Raises:
         CorpusError: no folder, no pair of files in it, or a table that cannot be read.
@@ -102,16 +116,13 @@ def read(
     rows = tables.read(table) if table is not None else None
     stems, others = _scan(root, table)
     pairs, problems = _pair(root, stems)
-    if not pairs:
-        raise _nothing(root, stems, others)
     corpus = Corpus(root, [], problems, layout="folder")
     counted, spelling = NoticeCount(), Spelling()
     passed_over = 0
-    for done, (audio, candidates) in enumerate(pairs, 1):
-        file = candidates[0]
-        stem = _relative(root, audio)
+    for done, pair in enumerate(pairs, 1):
+        file = pair.annotations[0]
         try:
-            file, segments, notices = _first_readable(candidates, tier=tier, fix=fix, drop=drop)
+            file, segments, notices = _segments(pair, tier=tier, fix=fix, drop=drop)
         except UnrecognisedAnnotation as error:
             if file.suffix.lower() in _DOUBTFUL:
                 passed_over += 1
@@ -123,11 +134,12 @@ def read(
             corpus.problems.append(CorpusProblem(file, None, f"cannot be read: {error.strerror}"))
         else:
             counted.add(file, notices)
-            speaker, split = _whose(root, audio, rows, stem)
-            corpus.utterances.append(Utterance(stem, audio, spelling.apply(segments), speaker, split, file))
+            stem = _relative(root, pair.audio)
+            speaker, split = _whose(root, pair.audio, rows, stem)
+            corpus.utterances.append(Utterance(stem, pair.audio, spelling.apply(segments), speaker, split, file))
         if progress is not None:
             progress(done, len(pairs))
-    if passed_over == len(pairs):
+    if passed_over == len(pairs):  # also where there are no pairs at all
         raise _nothing(root, stems, others)
     corpus.notices = counted.notices()
     _shorten_ids(corpus.utterances)
@@ -164,61 +176,95 @@ def _scan(root: Path, table: Path | None) -> tuple[dict[str, _Stem], Counter[str
     return dict(stems), others
 
 
-def _pair(root: Path, stems: dict[str, _Stem]) -> tuple[list[tuple[Path, list[Path]]], list[CorpusProblem]]:
-    """(audio, its annotations) in order of path, and the files that found no partner, counted."""
-    pairs = [(s.audio[0], s.annotations) for s in stems.values() if s.audio and s.annotations]
-    lone_audio = [s.audio[0] for s in stems.values() if s.audio and not s.annotations]
+def _pair(root: Path, stems: dict[str, _Stem]) -> tuple[list[_Pair], list[CorpusProblem]]:
+    """Recordings with their annotations in order of path, and the files that found no partner, counted."""
+    pairs = [_Pair(s.audio[0], s.annotations) for s in stems.values() if s.audio and s.annotations]
+    lone_audio = {s.audio[0] for s in stems.values() if s.audio and not s.annotations}
     lone_annotations = [s.annotations for s in stems.values() if s.annotations and not s.audio]
-    by_name: dict[str, list[Path]] = defaultdict(list)
-    for audio in lone_audio:
-        by_name[audio.stem].append(audio)
-    name_counts = Counter(a[0].stem for a in lone_annotations)
-    unmatched = []
+    for key in (lambda path: _place(root, path), lambda path: path.stem):
+        by_key: dict[str, list[Path]] = defaultdict(list)
+        for audio in lone_audio:
+            by_key[key(audio)].append(audio)
+        counts = Counter(key(a[0]) for a in lone_annotations)
+        left = []
+        for candidates in lone_annotations:
+            found = by_key.get(key(candidates[0]), [])
+            if len(found) == 1 and counts[key(candidates[0])] == 1:
+                pairs.append(_Pair(found[0], candidates))
+                lone_audio.remove(found[0])
+            else:
+                left.append(candidates)
+        lone_annotations = left
+    unmatched, problems = [], []
     for candidates in lone_annotations:
-        name = candidates[0].stem
-        if len(by_name[name]) == 1 and name_counts[name] == 1:
-            pairs.append((by_name.pop(name)[0], candidates))
-        else:
+        parts, problem = _parts(candidates[0], lone_audio) if lone_audio else ([], None)
+        pairs += parts
+        lone_audio -= {p.audio for p in parts}
+        if problem is not None:
+            problems.append(problem)
+        elif not parts and candidates[0].suffix.lower() not in _DOUBTFUL:
             unmatched.append(candidates[0])
-    paired = {audio for audio, _ in pairs}
-    problems = [
-        _counted(root, [a for a in lone_audio if a not in paired], "audio file", "no annotation beside it"),
-        _counted(
-            root, [a for a in unmatched if a.suffix.lower() not in _DOUBTFUL], "annotation file", "no audio beside it"
-        ),
-        _counted(
-            root,
-            [extra for s in stems.values() if s.annotations for extra in s.audio[1:]],
-            "further audio file",
-            "the same name as another one, and was passed over",
-        ),
+    twice = [extra for s in stems.values() if s.annotations for extra in s.audio[1:]]
+    problems += [
+        *_counted(root, sorted(lone_audio), "audio file", "no annotation beside it"),
+        *_counted(root, unmatched, "annotation file", "no audio beside it"),
+        *_counted(root, twice, "further audio file", "the same name as another one, and was passed over"),
     ]
-    return sorted(pairs, key=lambda p: p[0]), [p for p in problems if p is not None]
+    return sorted(pairs, key=lambda p: p.audio), problems
 
 
-def _counted(root: Path, files: list[Path], what: str, lack: str) -> CorpusProblem | None:
+def _place(root: Path, path: Path) -> str:
+    """The path below the root without suffix and without folders that name a kind of file."""
+    return "/".join([*_folders(root, path), path.stem]).casefold()
+
+
+def _folders(root: Path, path: Path) -> list[str]:
+    return [f for f in path.relative_to(root).parts[:-1] if f.casefold() not in _KIND_FOLDERS]
+
+
+def _parts(file: Path, lone_audio: set[Path]) -> tuple[list[_Pair], CorpusProblem | None]:
+    """The recordings that a file of many (MLF, CTM, a Label Studio export) annotates; none if it is another kind."""
+    if file.suffix.lower() not in _SHARED:
+        return [], None
+    try:
+        recordings = annotation.read_all(_bytes(file), name=file.name)
+    except UnrecognisedAnnotation:
+        return [], None
+    except PhonechainError as error:
+        return [], problem_of(error, file)
+    except OSError as error:
+        return [], CorpusProblem(file, None, f"cannot be read: {error.strerror}")
+    return [_Pair(a, [file], recordings[a.stem]) for a in lone_audio if a.stem in recordings], None
+
+
+def _counted(root: Path, files: list[Path], what: str, lack: str) -> list[CorpusProblem]:
     if not files:
-        return None
+        return []
     if len(files) == 1:
-        return CorpusProblem(files[0], None, f"this {what} has {lack}")
+        return [CorpusProblem(files[0], None, f"this {what} has {lack}")]
     folder = Path(os.path.commonpath([f.parent for f in files]))
     example = files[0].relative_to(root)
-    return CorpusProblem(folder, None, f"{len(files)} {what}s have {lack}, the first {example}")
+    return [CorpusProblem(folder, None, f"{len(files)} {what}s have {lack}, the first {example}")]
 
 
-def _first_readable(
-    candidates: list[Path], *, tier: str | None, fix: bool, drop: Collection[str]
+def _segments(
+    pair: _Pair, *, tier: str | None, fix: bool, drop: Collection[str]
 ) -> tuple[Path, list[Segment], list[Notice]]:
     """(file, segments, notices) of the first candidate that is an annotation; its error if none is."""
-    for file in candidates:
-        with open(file, "rb") as handle:
-            data = handle.read(MAX_BYTES + 1)
+    if pair.part is not None:
+        return pair.annotations[0], *segments_in(pair.part, tier=tier, fix=fix, drop=drop)
+    for file in pair.annotations:
         try:
-            return file, *segments_of(data, file.name, tier=tier, fix=fix, drop=drop)
+            return file, *segments_of(_bytes(file), file.name, tier=tier, fix=fix, drop=drop, audio=pair.audio)
         except UnrecognisedAnnotation:
-            if file is candidates[-1]:
+            if file is pair.annotations[-1]:
                 raise
     raise AssertionError("there is always a candidate")
+
+
+def _bytes(file: Path) -> bytes:
+    with open(file, "rb") as handle:
+        return handle.read(MAX_BYTES + 1)
 
 
 def _relative(root: Path, audio: Path) -> str:
@@ -228,9 +274,9 @@ def _relative(root: Path, audio: Path) -> str:
 def _whose(root: Path, audio: Path, rows: tables.Table | None, stem: str) -> tuple[str | None, str | None]:
     """(speaker, split): what the table says, else what the folders say."""
     row = rows.find(stem) if rows is not None else None
-    folders = audio.relative_to(root).parts[:-1]
+    folders = _folders(root, audio)
     split = SPLITS.get(folders[0].casefold()) if folders else None
-    inner = [f for f in folders[1 if split else 0 :] if f.casefold() not in _KIND_FOLDERS]
+    inner = folders[1:] if split else folders
     speaker = inner[-1] if inner else None
     if rows is not None and rows.speakers is not None:
         speaker = row.speaker if row else None

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from features.annotation import FORMATS, Annotation, Tier, base, choose_tier, read, write
+from features.annotation import FORMATS, Annotation, Tier, base, choose_tier, read, read_all, write
 from features.errors import AnnotationError, AnnotationSyntaxError
 from features.segments import Segment
 
@@ -77,6 +77,14 @@ def test_a_file_of_several_recordings(data):
         read(data, name="all.ctm")
     with pytest.raises(AnnotationError, match="a recording named 'three', got 'one', 'two'"):
         read(data, utterance="three")
+
+
+@pytest.mark.parametrize("data", [MLF, CTM])
+def test_all_recordings_of_a_file(data):
+    both = read_all(data, name="all")
+    assert list(both) == ["one", "two"]
+    assert [e[2] for e in entries(both["two"])][0] == "b"
+    assert list(read_all(b"0 1000000 a\n", name="x/three.lab")) == ["three"]
 
 
 def test_ctm_start_and_duration():
