@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from features import corpora
+from features import corpora, phones
 from features.corpora import letters
 from features.mfcc import FeatureSettings
 from model.data import Batch, Dataset, Featurised, Normaliser, dataset, featurise, hold_out
@@ -68,8 +68,7 @@ class Letters:
     def _parts(self, split: str) -> NDArray[np.int64]:
         if split != "held-out-words":
             return np.asarray(self.words.folds, dtype=np.int64)
-        order = {word: n % GROUPS for n, word in enumerate(sorted(set(self.words.words)))}
-        return np.asarray([order[word] for word in self.words.words])
+        return self.words.held_out_words(GROUPS)
 
     def _fold(self, name: str, train: NDArray[np.bool_], dev: None, test: NDArray[np.bool_], augment: str) -> Fold:
         rows = np.repeat(train, self.words.lengths)
@@ -120,7 +119,10 @@ class ShiftedLetters(Dataset):
 
 
 class Speech:
-    """A corpus of recordings with the splits "train", "test" and, if it has one, "dev"; else a tenth of the speakers."""
+    """A corpus of recordings with the splits "train", "test" and, if it has one, "dev"; else a tenth of the speakers.
+
+    TIMIT's labels are folded to 39, and its dev set is the paper's: the full test set less the core.
+    """
 
     name = "speech"
 
@@ -131,7 +133,13 @@ class Speech:
         self.drop, self.tell, self.cache = drop, tell, cache
         for problem in self.corpus.problems[:5]:
             tell(f"left out: {problem}")
-        self.items = {name: self._featurise(name) for name in ("train", "dev", "test")}
+        timit = self.corpus.layout == "timit"
+        if timit:
+            for u in self.corpus.utterances:
+                labels = [None if s.label is None else phones.fold(s.label, "timit61", "timit39") for s in u.segments]
+                u.segments = [replace(s, label=label) for s, label in zip(u.segments, labels, strict=True)]
+        self.items = {"train": self._featurise("train"), "test": self._featurise("test")}
+        self.items["dev"] = self._featurise("dev-full" if timit else "dev")
         if not self.items["dev"]:  # a tenth of the training speakers
             _, dev = hold_out(self.corpus.split("train"), 0.1, 1)
             held = {u.id for u in dev}

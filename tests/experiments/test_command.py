@@ -9,8 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-pytest.importorskip("features.corpora.letters")
-
 from experiments import cells, tables
 from experiments.__main__ import main
 from experiments.corpora import Letters, ShiftedLetters
