@@ -86,6 +86,7 @@ def triple_table(potentials: Potentials, here: slice) -> Tensor:
 
 
 def shared_or_zero(table: Tensor | None, like: Tensor, dims: int) -> Tensor:
+    """The table itself, or zeros [Y] * dims of the kind of `like` [N, Y] where there is none."""
     return like.new_zeros((like.shape[1],) * dims) if table is None else table
 
 

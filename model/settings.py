@@ -204,7 +204,7 @@ def replace(settings: T, changes: Mapping[str, Any]) -> T:
 
 
 def _convert(hint: Any, value: Any, where: str) -> Any:
-    if dataclasses.is_dataclass(hint):
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
         return value if isinstance(value, hint) else from_dict(hint, value, where + "/")
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is Literal:
