@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
+from app import references
 from app.db.tables import UNFINISHED, Alias, Job, ModelVersion
 from app.errors import InvalidRequest, ModelExists, ModelInUse, UnknownModel
 from app.place import Place
@@ -122,10 +123,7 @@ def remove(place: Place, name: str, version: str) -> None:
             if (spec.get("model") or {}).get("blob") == row.blob:
                 raise ModelInUse(f"expected a version that no unfinished job needs, got job {id}", value=id)
         session.delete(row)
-        session.flush()
-        shared = session.scalars(select(ModelVersion.name).where(ModelVersion.blob == row.blob)).first()
-    if shared is None:
-        place.store.delete(row.blob)
+    references.drop(place, row.blob)
 
 
 def unknown(wanted: str) -> UnknownModel:
@@ -138,11 +136,3 @@ def unknown(wanted: str) -> UnknownModel:
 def reference(row: ModelVersion) -> dict[str, Any]:
     """What a job keeps of the model that it uses."""
     return {"name": row.name, "version": row.version, "blob": row.blob}
-
-
-def drop_unused(place: Place, digest: str) -> None:
-    """Remove the file of a model that did not come on the shelf."""
-    with place.db.read() as session:
-        used = session.scalars(select(ModelVersion.name).where(ModelVersion.blob == digest)).first()
-    if used is None:
-        place.store.delete(digest)

@@ -133,7 +133,7 @@ def cancel(db: Database, id: str) -> Job:
 
 
 def delete_job(db: Database, id: str) -> list[str]:
-    """Forget a job that has ended; the blobs of its shards.
+    """Forget a job that has ended; the blobs that it had.
 
     Raises:
         UnknownJob. NoResult: it has not ended.
@@ -141,6 +141,8 @@ def delete_job(db: Database, id: str) -> list[str]:
     get(db, id)
     with db.write() as session:
         blobs = list(session.scalars(select(Shard.blob).where(Shard.job == id)))
+        if made := (session.scalar(select(Job.result).where(Job.id == id)) or {}).get("blob"):
+            blobs.append(made)
         found = session.execute(delete(Job).where(Job.id == id, Job.state.in_(TERMINAL)))
         if not found.rowcount:  # type: ignore[attr-defined]
             raise NoResult("expected a job that has ended, got one that has not", details={"state": "unfinished"})
@@ -340,9 +342,3 @@ def cancelled(db: Database, id: str) -> None:
 def _ended(now: float | None = None) -> dict[str, Any]:
     moment = time.time() if now is None else now
     return {"ended": moment, "webhook_next": moment}
-
-
-def blob_used(db: Database, blob: str) -> bool:
-    """Whether a part of any job has these answers."""
-    with db.read() as session:
-        return session.scalars(select(Shard.job).where(Shard.blob == blob)).first() is not None

@@ -13,7 +13,7 @@ from sqlalchemy import select
 from starlette.datastructures import UploadFile
 from starlette.responses import JSONResponse, Response
 
-from app import paging, problems, uploads
+from app import paging, problems, references, uploads
 from app.archives import Caps
 from app.corpora import intake
 from app.db.tables import UNFINISHED, Corpus, Job
@@ -176,9 +176,13 @@ def _registered(place: Place, settings: Settings, asked: RegisterCorpus) -> Corp
 def _listed(place: Place, settings: Settings, digest: str, asked: CorpusOptions) -> Corpus:
     try:
         with place.store.local(digest).open("rb") as lines:
-            return intake.from_list(place, lines, asked.name, _options(asked), settings.roots)
-    finally:
-        place.store.delete(digest)
+            corpus = intake.from_list(place, lines, asked.name, _options(asked), settings.roots)
+    except Exception:
+        references.drop(place, digest)
+        raise
+    if digest != corpus.manifest:  # a list may be written just as we write it
+        references.drop(place, digest)
+    return corpus
 
 
 def _unpacked(place: Place, settings: Settings, digest: str, asked: CorpusOptions) -> Corpus:
@@ -186,19 +190,15 @@ def _unpacked(place: Place, settings: Settings, digest: str, asked: CorpusOption
     try:
         return intake.from_archive(place, digest, asked.name, _options(asked), caps)
     except Exception:
-        if not _used(place, digest):
-            _discard(place, digest)
+        _discard(place, digest)
         raise
 
 
-def _used(place: Place, location: str) -> bool:
-    with place.db.read() as session:
-        return session.scalars(select(Corpus.id).where(Corpus.location == location)).first() is not None
-
-
 def _discard(place: Place, digest: str) -> None:
-    place.store.delete(digest)
-    shutil.rmtree(place.root / "cache" / "corpora" / digest, ignore_errors=True)
+    """Forget an archive and its files, unless another corpus has the same."""
+    if not references.needed(place, digest):
+        place.store.delete(digest)
+        shutil.rmtree(place.root / "cache" / "corpora" / digest, ignore_errors=True)
 
 
 def _added(place: Place, corpus: Corpus) -> dict[str, Any]:
@@ -249,13 +249,12 @@ async def delete(id: str, place: PlaceDep, engine: EngineDep) -> Response:
             row = _known(session.get(Corpus, id), id)
             for job, spec in session.execute(select(Job.id, Job.spec).where(Job.state.in_(UNFINISHED))):
                 if spec.get("corpus") == id:
-                    raise CorpusInUse(
-                        f"expected a corpus that no unfinished job reads, got job {job}'s", value=job
-                    )
+                    raise CorpusInUse(f"expected a corpus that no unfinished job reads, got job {job}'s", value=job)
             session.delete(row)
-            source, location = row.source, row.location
-        if source == "upload" and not _used(place, location):
+            source, location, manifest = row.source, row.location, row.manifest
+        if source == "upload":
             _discard(place, location)
+        references.drop(place, manifest)
 
     await asyncio.to_thread(gone)
     return Response(status_code=204)

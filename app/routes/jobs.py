@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 from starlette.datastructures import UploadFile
 from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
 
-from app import paging, problems, uploads
+from app import paging, problems, references, uploads
 from app.corpora import bundle
 from app.db.tables import SUCCEEDED, TERMINAL, Corpus, Job
 from app.dependencies import EngineDep, FeedDep, ModelsDep, PlaceDep, SettingsDep
@@ -162,9 +162,7 @@ async def cancel(id: str, place: PlaceDep, engine: EngineDep) -> dict[str, Any]:
     return shown(job)
 
 
-@router.delete(
-    "/{id}", summary="Forget a job that has ended", status_code=204, responses=refusals(404, 409, 422, 503)
-)
+@router.delete("/{id}", summary="Forget a job that has ended", status_code=204, responses=refusals(404, 409, 422, 503))
 async def delete(id: str, place: PlaceDep, engine: EngineDep) -> Response:
     """Its row, events, errors and answers. A model that it made stays."""
     await _get(id, place, engine)
@@ -173,9 +171,7 @@ async def delete(id: str, place: PlaceDep, engine: EngineDep) -> Response:
 
 
 def _forget(place: Place, id: str) -> None:
-    for blob in table.delete_job(place.db, id):
-        if not table.blob_used(place.db, blob):
-            place.store.delete(blob)
+    references.drop(place, *table.delete_job(place.db, id))
 
 
 @router.get("/{id}/errors", summary="Files that could not be used", response_model=FileErrorPage, responses=_UNKNOWN)

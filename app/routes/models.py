@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query, Request
 from starlette.datastructures import UploadFile
 from starlette.responses import FileResponse, JSONResponse, Response
 
-from app import paging, shelf, uploads
+from app import paging, references, shelf, uploads
 from app.db.tables import Alias, ModelVersion
 from app.dependencies import EngineDep, ModelsDep, PlaceDep, RegistryDep, SettingsDep
 from app.errors import InvalidRequest, UnsupportedMediaType
@@ -127,7 +127,7 @@ def _kept(models: Any, digest: str, name: str | None) -> ModelVersion:
     try:
         return shelf.keep(place, path, name)
     except Exception:
-        shelf.drop_unused(place, digest)
+        references.drop(place, digest)
         raise
 
 

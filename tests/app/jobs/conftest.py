@@ -58,7 +58,7 @@ def corpus(service: Client, corpus_folder: Path) -> dict[str, Any]:
     return answer.json()
 
 
-def ended(client: Client, job: dict[str, Any], seconds: float = 120.0) -> dict[str, Any]:
+def ended(client: Client, job: dict[str, Any], seconds: float = 400.0) -> dict[str, Any]:
     """The job when it has ended."""
     limit = time.monotonic() + seconds
     while True:

@@ -255,6 +255,7 @@ def test_a_cancel_is_heard_within_a_second(
         at = service.get(f"/jobs/{job['id']}").json()
         if at["progress"]["done"] > 0 and at["progress"]["stage"] in ("train", "label"):
             break
+        assert at["state"] in ("queued", "running"), at
         time.sleep(0.05)
     began = time.monotonic()
     assert service.post(f"/jobs/{job['id']}/cancel").json()["state"] in ("cancelling", "cancelled")
