@@ -70,7 +70,7 @@ def test_a_table_goes_through_a_pipe_that_closes() -> None:
     done = subprocess.run(
         ["bash", "-c", f"set -o pipefail; {command}"], capture_output=True, text=True, env=environment, check=False
     )
-    assert done.stdout == '{\n  "model"'
+    assert done.stdout == '{\n  "model'
     assert "Traceback" not in done.stderr
     assert "BrokenPipe" not in done.stderr
 
