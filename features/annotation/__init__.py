@@ -24,6 +24,7 @@ from features.annotation import (
 from features.annotation.base import (
     MAX_BYTES,
     MAX_ENTRIES,
+    SNIFFED,
     Annotation,
     Format,
     Options,
@@ -145,16 +146,22 @@ def sniff(source: Source) -> Format:
     certainty, _, best = max(scored, key=lambda s: (s[0], s[1]))
     if certainty:
         return best
-    by_name = next((f for _, named, f in scored if named), None)
-    if by_name is not None and not by_name.flat:
-        return by_name  # its parser can say better what is wrong
-    known = ", ".join(f.title for f in FORMATS.values())
     start = shown(" ".join(source.head[:60].split()))
-    if not any(c.isdigit() for c in source.head):
+    by_name = next((f for _, named, f in scored if named), None)
+    if by_name is not None and (not by_name.flat or (source.suffix != ".txt" and _has_times(source))):
+        return by_name  # its parser can say better what is wrong, and in which line
+    if not _has_times(source):
         raise UnrecognisedAnnotation(
             f"expected labels with their times, got text without times, which begins with {start}"
         )
+    known = ", ".join(f.title for f in FORMATS.values())
     raise UnrecognisedAnnotation(f"expected one of {known}; got a file that begins with {start}")
+
+
+def _has_times(source: Source) -> bool:
+    """True if most of the first lines have a number in them."""
+    lines = [line for line in source.head.split("\n", SNIFFED)[:SNIFFED] if line.strip()]
+    return 2 * sum(any(c.isdigit() for c in line) for line in lines) > len(lines)
 
 
 def write(annotation: Annotation, format: str) -> bytes:

@@ -10,7 +10,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
@@ -230,6 +230,7 @@ def pick(source: Source, names: list[str]) -> str:
 
 
 def is_number(text: str) -> bool:
+    """True for a decimal number, with or without an exponent."""
     return _NUMBER.fullmatch(text) is not None
 
 
@@ -264,6 +265,7 @@ def gapless(tier: Tier) -> list[Segment]:
 
 
 def nfc(text: str) -> str:
+    """The text in Unicode's composed form, in which names and labels are compared."""
     return text if text.isascii() else unicodedata.normalize("NFC", text)
 
 
@@ -285,6 +287,7 @@ def shown(text: str) -> str:
 
 
 def check_count(count: int, line: int | None = None) -> None:
+    """Raises AnnotationSyntaxError for more than MAX_ENTRIES."""
     if count > MAX_ENTRIES:
         raise AnnotationSyntaxError(
             f"expected at most {MAX_ENTRIES} intervals, got {count} or more", line=line, value=count, limit=MAX_ENTRIES
@@ -292,6 +295,7 @@ def check_count(count: int, line: int | None = None) -> None:
 
 
 def blank(label: str | None) -> bool:
+    """True where nothing, or nothing but blanks, was written."""
     return not label or label.isspace()
 
 
@@ -307,7 +311,3 @@ def seconds(value: float) -> str:
 def is_derived(name: str) -> bool:
     """True for tiers that hold an answer or numbers about another tier."""
     return _DERIVED.search(name) is not None
-
-
-def add_notices(annotation: Annotation, notices: tuple[Notice, ...]) -> Annotation:
-    return replace(annotation, notices=annotation.notices + notices) if notices else annotation

@@ -25,7 +25,7 @@ from features.annotation.base import (
     printable,
     shown,
 )
-from features.errors import AnnotationSyntaxError
+from features.errors import AnnotationSyntaxError, UnrecognisedAnnotation
 from features.segments import Segment
 
 _STARTS = ("start", "begin", "xmin", "time", "number")
@@ -79,9 +79,12 @@ def from_object(value: Any, source: Source | None = None) -> Annotation:
 
 def _all_tiers(value: dict[str, Any]) -> list[Tier]:
     if "tiers" not in value:
-        entries = next((value[k] for k in _ENTRIES if k in value), None)
+        key = next((k for k in _ENTRIES if k in value), None)
+        if key is None:
+            raise UnrecognisedAnnotation('expected "tiers" or "segments", got ' + _keys(value), pointer="")
+        entries = value[key]
         if not isinstance(entries, list):
-            raise AnnotationSyntaxError('expected "tiers" or "segments", got ' + _keys(value), pointer="")
+            raise AnnotationSyntaxError(f'expected "{key}" as a list, got {kind_of(entries)}', pointer=key)
         name = value.get("tier")
         return _tier(entries, name if isinstance(name, str) else "segments", "interval", "segments")
     given = value["tiers"]
@@ -180,6 +183,7 @@ def _time(entry: dict[str, Any], keys: tuple[str, ...], at: str, default: Any = 
 
 
 def json_number(value: Any, at: str) -> float:
+    """A JSON value as a time. Raises AnnotationSyntaxError with `at` as its pointer."""
     try:
         result = float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else math.nan
     except OverflowError:
@@ -190,6 +194,7 @@ def json_number(value: Any, at: str) -> float:
 
 
 def kind_of(value: Any) -> str:
+    """A JSON value in words, for messages."""
     if value is None:
         return "nothing"
     if isinstance(value, (dict, list)):

@@ -27,7 +27,7 @@ from features.annotation.base import (
     seconds,
 )
 from features.annotation.tiers import aligned
-from features.errors import AnnotationSyntaxError
+from features.errors import AnnotationSyntaxError, UnrecognisedAnnotation
 from features.segments import Segment
 
 _STARTS = {"start", "begin", "onset", "tmin", "xmin", "starttime", "begintime", "from", "t0", "time"}
@@ -114,7 +114,9 @@ def parse(source: Source) -> Annotation:
     end, length = _find(keys, _ENDS), _find(keys, _DURATIONS)
     if start is None or (end is None and length is None):
         names = ", ".join(c.strip() for c in header)[:200] or "nothing"
-        raise AnnotationSyntaxError(f"expected columns for a start and an end or a duration, got {names}", line=at)
+        raise UnrecognisedAnnotation(
+            f"expected columns for a start and an end or a duration, got {names}", pointer=f"line {at}"
+        )
     by = _find(keys, _TIERS)
     spent = {start, end, length, by} | {k for k, (key, _) in enumerate(keys) if key in _ROW}
     others = [k for k in range(len(keys)) if k not in spent]

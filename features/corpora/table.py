@@ -21,6 +21,8 @@ _SPLITS = ("split", "subset", "set", "partition")
 
 @dataclass(frozen=True, slots=True)
 class Row:
+    """What a table says of one utterance, and in which line."""
+
     line: int
     speaker: str | None
     split: str | None

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from features.annotation import FORMATS, Annotation, Tier, base, choose_tier, read, read_all, write
-from features.errors import AnnotationError, AnnotationSyntaxError
+from features.errors import AnnotationError, AnnotationSyntaxError, UnrecognisedAnnotation
 from features.segments import Segment
 
 
@@ -63,6 +63,18 @@ def test_htk_syntax_error_has_its_line():
         read(b"0 x a\n", format="htk")
 
 
+@pytest.mark.parametrize("name", ["a.lab", "a.PHN", "a.ctm", "a.phones"])
+def test_an_early_bad_line_is_told_by_its_number(name):
+    lines = {
+        "a.lab": b"0 1000000 a\n1000000 2x a\n",
+        "a.PHN": b"0 1000 a\n1000 2x a\n",
+        "a.ctm": b"r 1 0.0 0.1 a\nr 1 0.1 O.1 b\n",
+        "a.phones": b"#\n0.1x 122 a\n0.2 122 b\n",
+    }
+    with pytest.raises(AnnotationSyntaxError, match="line 2: expected"):
+        read(lines[name], name=name)
+
+
 # MLF, CTM
 
 MLF = b'#!MLF!#\n"*/one.lab"\n0 1000000 a\n.\n"/data/two.lab"\n0 2000000 b\n2000000 3000000 c\n.\n'
@@ -83,7 +95,7 @@ def test_a_file_of_several_recordings(data):
 def test_all_recordings_of_a_file(data):
     both = read_all(data, name="all")
     assert list(both) == ["one", "two"]
-    assert [e[2] for e in entries(both["two"])][0] == "b"
+    assert entries(both["two"])[0][2] == "b"
     assert list(read_all(b"0 1000000 a\n", name="x/three.lab")) == ["three"]
 
 
@@ -250,7 +262,7 @@ def test_a_tsv_has_no_quoting():
 
 def test_table_errors():
     with pytest.raises(
-        AnnotationSyntaxError, match="line 1: expected columns for a start and an end or a duration, got foo, bar"
+        UnrecognisedAnnotation, match="expected columns for a start and an end or a duration, got foo, bar"
     ):
         read(b"foo,bar\n1,2\n", format="csv")
     with pytest.raises(AnnotationSyntaxError, match="line 3: expected a start as a number, got 'x'"):
@@ -380,7 +392,7 @@ def test_json_of_an_answer_keeps_what_was_given():
         (b'{"segments": [{"start": 0, "end": true}]}', "segments/0/end", "a time in seconds"),
         (b'{"segments": [{"start": 0, "end": 1e999}]}', "segments/0/end", "a time in seconds"),
         (b'{"segments": [[0, 1, 5]]}', "segments/0/label", "a label as text or null, got '5'"),
-        (b'{"segments": 5}', "", 'expected "tiers" or "segments"'),
+        (b'{"segments": 5}', "segments", "expected \"segments\" as a list, got '5'"),
         (b'{"tiers": [{"name": "a"}]}', "tiers/0/entries", "as a list, got nothing"),
         (b'{"segments": [{"start": NaN, "end": 1}]}', None, "expected JSON, got 'NaN'"),
         (b'{"segments":\n [}', "line 2", "line 2: expected JSON"),
@@ -392,6 +404,11 @@ def test_json_errors_say_where(data, pointer, message):
     with pytest.raises(AnnotationSyntaxError, match=message) as caught:
         read(data)
     assert caught.value.pointer == pointer
+
+
+def test_json_of_something_else():
+    with pytest.raises(UnrecognisedAnnotation, match='expected "tiers" or "segments", got the keys \'pitch\''):
+        read(b'{"pitch": [1, 2]}')
 
 
 def test_label_studio_export():
