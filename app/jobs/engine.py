@@ -22,7 +22,7 @@ from app import webhooks
 from app.db import migrate
 from app.db.tables import CANCELLED, QUEUED, RUNNING, Job
 from app.errors import DatabaseAway, SchedulerAway
-from app.jobs import label, table, work
+from app.jobs import label, sweep, table, work
 from app.jobs.shown import shown
 from app.place import Place
 from app.scoring import cores
@@ -36,6 +36,7 @@ TICK = 1.0
 GRACE = 0.6
 """Seconds that a worker has to answer a cancel before the reconciler ends the job; late writes are refused then."""
 CONNECT = 10.0
+SWEEP = 600.0
 
 log = logging.getLogger(__name__)
 
@@ -52,6 +53,7 @@ class Engine:
         self._client: Client | None = None
         self._cluster: LocalCluster | None = None
         self._submitted: set[str] = set()
+        self._next_sweep = 0.0
         self._wake = threading.Event()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="jobs", daemon=True)
@@ -132,6 +134,9 @@ class Engine:
         """Compare once; the seconds until the next time."""
         self.ready_database()
         jobs = table.unfinished(self.place.db)
+        if time.monotonic() >= self._next_sweep:
+            self._next_sweep = time.monotonic() + SWEEP
+            sweep.sweep(self.place)
         ended = self._submitted - {job.id for job in jobs}
         if self._client is not None and ended:
             self._forget(ended)
