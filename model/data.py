@@ -62,10 +62,14 @@ def featurise(
     workers = min(4, os.cpu_count() or 1)
     # one utterance a thread: the matrix library's own threads would only get in each other's way
     with threadpool_limits(1), ThreadPoolExecutor(max_workers=workers) as pool:
-        for n, result in enumerate(pool.map(lambda u: _featurise_one(u, settings), utterances), 1):
-            results.append(result)
-            if progress is not None:
-                progress(n, len(utterances))
+        try:
+            for n, result in enumerate(pool.map(lambda u: _featurise_one(u, settings), utterances), 1):
+                results.append(result)
+                if progress is not None:
+                    progress(n, len(utterances))
+        except BaseException:  # Ctrl-C, or a progress callback that stops the run: what is queued is not waited for
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
     if stored is not None:
         _write_cache(stored, results)
     return results
