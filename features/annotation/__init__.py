@@ -33,6 +33,7 @@ from features.annotation.base import (
     shown,
 )
 from features.annotation.tiers import add_labels, choose_tier, listed, tier_segments
+from features.annotation.tiers import left_out as _left_out
 from features.errors import AnnotationError, UnrecognisedAnnotation
 
 __all__ = [
@@ -47,6 +48,7 @@ __all__ = [
     "add_labels",
     "choose_tier",
     "format_of",
+    "left_out",
     "listed",
     "read",
     "read_all",
@@ -167,6 +169,11 @@ def _has_times(source: Source) -> bool:
 def write(annotation: Annotation, format: str) -> bytes:
     """The annotation as a file of that format, a key of FORMATS. Raises AnnotationError."""
     return _format(format).write(annotation)
+
+
+def left_out(annotation: Annotation, format: str) -> list[str]:
+    """Names of the tiers that `write` leaves out, since a file of that format has no room for them. Raises AnnotationError."""
+    return _left_out(annotation, _format(format))
 
 
 def format_of(name: str) -> Format | None:

@@ -71,4 +71,4 @@ def write(annotation: Annotation) -> bytes:
     return "".join(lines).encode()
 
 
-FORMAT = Format("audacity", "Audacity labels", (".txt",), "text/plain", sniff, parse, write, flat=True)
+FORMAT = Format("audacity", "Audacity labels", (".txt",), "text/plain", sniff, parse, write, holds="one")

@@ -183,10 +183,15 @@ class Format:
     sniff: Callable[[Source], int]
     parse: Callable[[Source], Annotation]
     write: Callable[[Annotation], bytes]
-    flat: bool = False
-    """True where a file holds one tier only: `write` then takes the answer, else the tier that `choose_tier` picks."""
+    holds: Literal["all", "intervals", "same", "one"] = "all"
+    """What a file has room for: every tier; those of intervals; the chosen one and those with the same intervals; one."""
     parse_all: Callable[[Source], dict[str, Annotation]] | None = None
     """Where a file may hold many recordings: all of them, by name without folders and suffix."""
+
+    @property
+    def flat(self) -> bool:
+        """True where a file is about one tier: the answer, else the tier that `choose_tier` picks."""
+        return self.holds in ("same", "one")
 
     def read(self, data: bytes, *, name: str | None = None) -> Annotation:
         """Parse bytes of this format. Raises AnnotationError, AnnotationSyntaxError."""

@@ -111,4 +111,4 @@ def write(annotation: Annotation, recording: str = "recording") -> bytes:
     return "".join(lines).encode()
 
 
-FORMAT = Format("ctm", "CTM", (".ctm",), "text/plain", sniff, parse, write, flat=True, parse_all=parse_all)
+FORMAT = Format("ctm", "CTM", (".ctm",), "text/plain", sniff, parse, write, holds="one", parse_all=parse_all)

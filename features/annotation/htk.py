@@ -21,7 +21,7 @@ from features.annotation.base import (
     number,
     shown,
 )
-from features.annotation.tiers import main_tier
+from features.annotation.tiers import aligned, main_tier
 from features.errors import AnnotationSyntaxError, Notice
 from features.segments import Segment
 
@@ -146,7 +146,11 @@ def rows(annotation: Annotation) -> list[str]:
     """The lines of one transcription. Times are rounded to 100 ns."""
     tier, numbers = main_tier(annotation)
     source = annotation.tier(tier.name)
-    given = [s.label for s in source.entries] if source and source.entries is not tier.entries else []
+    given = (
+        [s.label for s in source.entries]
+        if source and source.entries is not tier.entries and aligned(source, tier)
+        else []
+    )
     if not any(given):
         given = [None] * len(numbers)
     return [
@@ -171,4 +175,4 @@ def _quoted(name: str) -> str:
     return '"' + re.sub(r"[\x00-\x1f\x7f-\x9f]", lambda m: f"\\{ord(m[0]):03o}", escaped) + '"'
 
 
-FORMAT = Format("htk", "HTK label file", (".lab", ".rec"), "text/plain", sniff, parse, write, flat=True)
+FORMAT = Format("htk", "HTK label file", (".lab", ".rec"), "text/plain", sniff, parse, write, holds="one")

@@ -61,5 +61,5 @@ def write(annotation: Annotation) -> bytes:
 
 
 FORMAT = Format(
-    "mlf", "HTK master label file", (".mlf",), "text/plain", sniff, parse, write, flat=True, parse_all=parse_all
+    "mlf", "HTK master label file", (".mlf",), "text/plain", sniff, parse, write, holds="one", parse_all=parse_all
 )

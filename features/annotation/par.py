@@ -167,4 +167,4 @@ def _free_key(name: str, taken: set[str]) -> str:
     return key if key not in taken else next(k for k in others if k not in taken)
 
 
-FORMAT = Format("par", "BAS Partitur", (".par",), "text/plain", sniff, parse, write)
+FORMAT = Format("par", "BAS Partitur", (".par",), "text/plain", sniff, parse, write, holds="intervals")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 
-from features.annotation.base import ANSWER, POSTERIOR, SCORE, Annotation, Tier, blank, is_derived, nfc, shown
+from features.annotation.base import ANSWER, POSTERIOR, SCORE, Annotation, Format, Tier, blank, is_derived, nfc, shown
 from features.errors import AnnotationError, NoSegments, Notice, UnknownTier
 from features.segments import Segment
 
@@ -152,11 +152,15 @@ def _free(annotation: Annotation, name: str) -> str:
     return free
 
 
-def beside(annotation: Annotation, tier: Tier, kind: str) -> Tier | None:
-    """The last derived tier (ANSWER, POSTERIOR or SCORE) of `tier` that has the same intervals."""
+def beside(annotation: Annotation, tier: Tier, kind: str, *, anywhere: bool = False) -> Tier | None:
+    """The last derived tier (ANSWER, POSTERIOR or SCORE) of `tier` with the same intervals, or `anywhere`."""
     name = tier.name + kind
     for t in reversed(annotation.tiers):
-        if t.name.startswith(name) and re.fullmatch(r"( \([0-9]+\))?", t.name[len(name) :]) and aligned(t, tier):
+        if (
+            t.name.startswith(name)
+            and re.fullmatch(r"( \([0-9]+\))?", t.name[len(name) :])
+            and (anywhere or aligned(t, tier))
+        ):
             return t
     return None
 
@@ -177,9 +181,10 @@ def main_tier(annotation: Annotation) -> tuple[Tier, list[str | None]]:
     for tier in reversed(annotation.tiers):
         if is_derived(tier.name):
             continue
-        if answer := beside(annotation, tier, ANSWER):
-            numbers = beside(annotation, tier, POSTERIOR)
-            return Tier(tier.name, "interval", answer.entries), _texts(numbers, len(answer.entries))
+        # The answer's times are its own where segments were clipped to the sound.
+        if answer := beside(annotation, tier, ANSWER, anywhere=True):
+            answered = Tier(tier.name, "interval", answer.entries)
+            return answered, _texts(beside(annotation, answered, POSTERIOR), len(answer.entries))
     tier = choose_tier(annotation)[0]
     scores = beside(annotation, tier, SCORE) or beside(annotation, tier, POSTERIOR)
     return tier, _texts(scores, len(tier.entries))
@@ -187,3 +192,17 @@ def main_tier(annotation: Annotation) -> tuple[Tier, list[str | None]]:
 
 def _texts(tier: Tier | None, count: int) -> list[str | None]:
     return [s.label or None for s in tier.entries] if tier else [None] * count
+
+
+def left_out(annotation: Annotation, form: Format) -> list[str]:
+    """Names of the tiers that a file of that format has no room for."""
+    if form.holds == "all":
+        return []
+    if form.holds == "intervals":
+        return [t.name for t in annotation.tiers if t.kind == "point"]
+    if form.holds == "same":
+        main = choose_tier(annotation)[0]
+        return [t.name for t in annotation.tiers if t is not main and not aligned(t, main)]
+    main = main_tier(annotation)[0]
+    derived = re.compile(rf"{re.escape(main.name)}(?:{ANSWER}|{POSTERIOR}|{SCORE})?(?: \([0-9]+\))?")
+    return [t.name for t in annotation.tiers if not derived.fullmatch(t.name)]

@@ -59,4 +59,4 @@ def write(annotation: Annotation) -> bytes:
     return "".join(f"{line}\n" for line in lines).encode()
 
 
-FORMAT = Format("timit", "TIMIT .PHN", _OWN, "text/plain", sniff, parse, write, flat=True)
+FORMAT = Format("timit", "TIMIT .PHN", _OWN, "text/plain", sniff, parse, write, holds="one")

@@ -120,7 +120,25 @@ def write_buckeye(annotation: Annotation) -> bytes:
     return _write(annotation, ["type 0", "color 122", "separator ;", "nfields 1"], 122)
 
 
-FORMAT = Format("xlabel", "Festival / ESPS xlabel", (".lab", ".seg"), "text/plain", sniff, parse, write, flat=True)
+FORMAT = Format(
+    "xlabel",
+    "Festival / ESPS xlabel",
+    (".lab", ".seg"),
+    "text/plain",
+    sniff,
+    parse,
+    write,
+    holds="one",
+    holds="intervals",
+)
 BUCKEYE = Format(
-    "buckeye", "Buckeye .phones", (".phones", ".words"), "text/plain", sniff_buckeye, parse, write_buckeye, flat=True
+    "buckeye",
+    "Buckeye .phones",
+    (".phones", ".words"),
+    "text/plain",
+    sniff_buckeye,
+    parse,
+    write_buckeye,
+    holds="one",
+    holds="intervals",
 )

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from features.annotation import FORMATS, Annotation, Tier, add_labels, choose_tier, read, tier_segments, write
+from features.annotation import FORMATS, Annotation, Tier, add_labels, choose_tier, left_out, read, tier_segments, write
 from features.errors import AnnotationError
 from features.segments import Segment
 
@@ -148,3 +148,26 @@ def test_counts_that_differ_are_refused():
     a = Annotation([Tier("phones", "interval", [Segment(0, 1, "a")])], "json")
     with pytest.raises(AnnotationError, match="expected 1 labels and posteriors"):
         add_labels(a, "phones", ["b", "c"], [0.5, 0.5])
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_what_is_left_out_is_named(name):
+    words = Tier("words", "interval", [Segment(0.0, 0.3, "hi")])
+    phones = Tier("phones", "interval", [Segment(0.0, 0.1, "h"), Segment(0.1, 0.3, "aɪ")])
+    tones = Tier("tones", "point", [Segment(0.2, 0.2, "H*")])
+    answered = add_labels(Annotation([words, phones, tones], "json"), "phones", ["h", "ɔɪ"], [0.75, 0.5])
+    expected = [] if name in HOLDS_ALL_TIERS else ["tones"] if name == "par" else ["words", "tones"]
+    assert left_out(answered, name) == expected
+    found = {s.label for t in read(write(answered, name), format=name).tiers for s in t.entries}
+    assert ("hi" in found) == ("words" not in expected)
+    assert ("H*" in found) == ("tones" not in expected)
+
+
+def test_an_answer_with_times_of_its_own_is_what_a_flat_format_gets():
+    """A segment that was clipped to the sound keeps its old end in the tier that was given."""
+    phones = Tier("phones", "interval", [Segment(0.0, 0.1, "h"), Segment(0.1, 0.305, "aɪ")])
+    clipped = Tier("phones", "interval", [Segment(0.0, 0.1, "h"), Segment(0.1, 0.3, "aɪ")])
+    answered = add_labels(Annotation([phones], "json"), clipped, ["h", "ɔɪ"], [0.75, 0.5])
+    for name in ("ctm", "htk", "mlf", "timit", "audacity"):
+        back = choose_tier(read(write(answered, name), format=name))[0]
+        assert [(s.end, s.label) for s in back.entries] == [(0.1, "h"), (0.3, "ɔɪ")]

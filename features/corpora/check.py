@@ -1,0 +1,41 @@
+"""A corpus held against its own sound: what reading the annotations alone cannot tell."""
+
+from __future__ import annotations
+
+from features.audio import decode
+from features.corpora.base import Corpus, CorpusProblem, NoticeCount, Progress, problem_of
+from features.errors import Notice, PhonechainError
+from features.segments import prepare
+
+
+def check(
+    corpus: Corpus, *, max_seconds: float = 3600.0, progress: Progress | None = None
+) -> tuple[list[CorpusProblem], list[Notice]]:
+    """Decode every recording and hold its segments against its length.
+
+    The problems are those of reading, `corpus.problems`, and then one for each recording that cannot be decoded or whose
+    segments do not fit it. Notices are counted by their kind.
+
+    Args:
+        corpus: as read.
+        max_seconds: of one recording.
+        progress: called with (recordings done, recordings in all).
+    """
+    problems, counted = list(corpus.problems), NoticeCount()
+    for done, utterance in enumerate(corpus.utterances, 1):
+        try:
+            sound = decode(utterance.audio, max_seconds=max_seconds)
+        except PhonechainError as error:
+            problems.append(problem_of(error, utterance.audio))
+        except OSError as error:
+            problems.append(CorpusProblem(utterance.audio, None, f"cannot be read: {error.strerror}"))
+        else:
+            file = utterance.annotation or utterance.audio
+            counted.add(utterance.audio, sound.notices)
+            try:
+                counted.add(file, prepare(utterance.segments, sound.duration)[1])
+            except PhonechainError as error:
+                problems.append(problem_of(error, file))
+        if progress is not None:
+            progress(done, len(corpus.utterances))
+    return problems, [*corpus.notices, *counted.notices()]
