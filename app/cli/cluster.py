@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
 import sys
 import tempfile
@@ -67,6 +68,7 @@ async def _one(known: Settings, gpus: int, memory: str, host: str | None, stop: 
                 preload=[WARM],
                 env=_own_place(known),
                 death_timeout=30,
+                silence_logs=logging.ERROR,
                 **options,
             )
             try:
