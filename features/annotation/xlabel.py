@@ -128,8 +128,7 @@ FORMAT = Format(
     sniff,
     parse,
     write,
-    holds="one",
-    holds="intervals",
+    holds="same",
 )
 BUCKEYE = Format(
     "buckeye",
@@ -139,6 +138,5 @@ BUCKEYE = Format(
     sniff_buckeye,
     parse,
     write_buckeye,
-    holds="one",
-    holds="intervals",
+    holds="same",
 )
