@@ -18,7 +18,7 @@ from typing import Any
 from experiments import cells, report, tables
 from experiments.corpora import Source, open_source
 from experiments.tables import Experiment
-from features.errors import PhonechainError
+from features.errors import CorpusError, PhonechainError
 from model.settings import replace
 
 HERE = Path(__file__).parent
@@ -62,10 +62,11 @@ def main(given: list[str] | None = None) -> int:
 
 def compute(name: str, options: argparse.Namespace) -> None:
     """One table: choose settings on a dev split where the table says so, then the folds, then the report."""
-    paths = [options.data] if options.data is not None else list(DEFAULTS.values())
-    kinds = {path: "letters" if path.is_file() else "speech" for path in paths}
-    path = next((p for p, kind in kinds.items() if kind in tables.corpora(name)), paths[0])
-    table = tables.read(name, kinds[path])
+    path = options.data or next(DEFAULTS[kind] for kind in tables.corpora(name))
+    if not path.exists():
+        raise CorpusError(f"expected the data of {name} at {path}, got nothing there: say where with --data")
+    kind = "letters" if path.is_file() else "speech"
+    table = tables.read(name, kind)
     tell(f"{table.name}: {table.title}; reading {path.name}")
     source = _source(path, options.runs / "cache")
     store = report.Store(options.runs)

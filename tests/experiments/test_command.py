@@ -178,3 +178,8 @@ def test_two_processes_find_the_same(letters_file: Path, table: Path, tmp_path: 
 def test_an_unknown_table_is_one_line_and_exit_code_2(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["nope"]) == 2
     assert capsys.readouterr().err.startswith("experiments: expected a TOML file or a table out of")
+
+
+def test_data_that_is_not_there_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["ocr-summary", "--data", str(tmp_path / "none.gz")]) == 2
+    assert "expected the data of ocr-summary at" in capsys.readouterr().err
