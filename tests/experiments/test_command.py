@@ -166,6 +166,7 @@ def test_a_cell_repeats_and_goes_on_from_its_checkpoint(letters_file: Path, tabl
     assert not any((tmp_path / "b").iterdir())
 
 
+@pytest.mark.slow
 def test_two_processes_find_the_same(letters_file: Path, table: Path, tmp_path: Path) -> None:
     for jobs in (1, 2):
         runs = tmp_path / str(jobs)
