@@ -3,7 +3,7 @@
 Source: "ELAN Annotation Format (EAF), Schema version 3.0", The Language Archive. Alignable annotations refer to time
 slots; a slot without a value lies between its neighbours, and is put there evenly. Annotations that refer to another
 one have its time, or, where several do, an even part of it. `TIME_ORIGIN` is the time in the recording at which the
-time line begins, so it is added. XML with a document type is refused, and nothing outside the file is fetched.
+time line begins, so it is added. `eaf_xml` reads the XML.
 """
 
 from __future__ import annotations
@@ -12,22 +12,16 @@ import re
 from collections import defaultdict
 from itertools import pairwise
 from operator import attrgetter
-from typing import NoReturn
-from xml.parsers import expat
 from xml.sax.saxutils import escape
 
-from features.annotation.base import MAX_SECONDS, Annotation, Format, Source, Tier, check_count, number, shown
-from features.errors import AnnotationSyntaxError, Notice
+from features.annotation.base import Annotation, Format, Source, Tier, number
+from features.annotation.eaf_xml import Document
+from features.errors import Notice
 from features.segments import Segment
 
 _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 _by_time = attrgetter("start", "end")
-_TEXT = "ANNOTATION_VALUE"
-Entry = dict[str, str]
-"""The attributes of one annotation, and under _TEXT what it says."""
-Slots = dict[str, float | None]
-"""Milliseconds on the time line; None for a slot without a value."""
 Times = dict[str, tuple[float, float]]
 """Start and end of annotations, milliseconds."""
 
@@ -38,23 +32,21 @@ def sniff(source: Source) -> int:
 
 def parse(source: Source) -> Annotation:
     """Read an ELAN file. Raises AnnotationSyntaxError with the line."""
-    document = _Document(source.text)
+    document = Document(source.text)
     slots = document.slots
-    if any(ms is not None and abs(ms) > 1000 * MAX_SECONDS for ms in slots.values()):
-        raise AnnotationSyntaxError("expected times in milliseconds, got one of more than 14 digits")
-    interpolated = _interpolate(slots, document.aligned) if None in slots.values() else 0
-    inherited = _inherit(slots, document) if any(document.referring) else {}
+    interpolated = _interpolate(document) if None in slots.values() else 0
+    inherited = _inherit(document) if any(document.referring) else {}
     origin = _origin(document)
     tiers, lost = [], 0
     for title, aligned, referring in zip(document.titles, document.aligned, document.referring, strict=True):
         placed = []
-        for entry in aligned:
-            start, end = slots.get(entry.get("TIME_SLOT_REF1", "")), slots.get(entry.get("TIME_SLOT_REF2", ""))
+        for _, first, second, text in aligned:
+            start, end = slots.get(first), slots.get(second)
             if start is not None and end is not None:
-                placed.append(Segment((start + origin) / 1000, (end + origin) / 1000, entry.get(_TEXT, "")))
-        for entry in referring:
-            if (span := inherited.get(entry.get("ANNOTATION_ID", ""))) is not None:
-                placed.append(Segment((span[0] + origin) / 1000, (span[1] + origin) / 1000, entry.get(_TEXT, "")))
+                placed.append(Segment((start + origin) / 1000, (end + origin) / 1000, text))
+        for name, _, text in referring:
+            if (span := inherited.get(name)) is not None:
+                placed.append(Segment((span[0] + origin) / 1000, (span[1] + origin) / 1000, text))
         lost += len(aligned) + len(referring) - len(placed)
         placed.sort(key=_by_time)  # ELAN keeps them in the order in which they were made
         tiers.append(Tier(title, "point" if placed and all(s.start == s.end for s in placed) else "interval", placed))
@@ -71,94 +63,19 @@ def parse(source: Source) -> Annotation:
     return source.annotation(tiers, "eaf", notices=notices)
 
 
-class _Document:
-    """What the XML holds: slots, and for each tier its annotations' attributes, the text among them."""
-
-    def __init__(self, text: str) -> None:
-        self.slots: Slots = {}
-        self.titles: list[str] = []
-        self.aligned: list[list[Entry]] = []
-        self.referring: list[list[Entry]] = []
-        self.media: list[tuple[Entry, int]] = []
-        check_count(text.count("<") // 8)  # an annotation has about that many tags; bounds what is kept below
-        parser = expat.ParserCreate("utf-8")
-        parser.buffer_text = True
-        self._listen(parser)
-        try:
-            parser.Parse(text.encode("utf-8", "replace"), True)
-        except expat.ExpatError as error:
-            said = f"expected XML, got {expat.errors.messages[error.code]} (column {error.offset + 1})"
-            raise AnnotationSyntaxError(said, line=error.lineno) from None
-
-    def _listen(self, parser: expat.XMLParserType) -> None:
-        """Set the handlers. They are most of the time that reading takes: so closures, frequent elements first."""
-        slots, said = self.slots, list[str]()
-        last: Entry = {}
-        rooted = False
-
-        def start(name: str, given: Entry) -> None:
-            nonlocal last, rooted
-            if name == "TIME_SLOT":
-                try:
-                    slots[given["TIME_SLOT_ID"]] = int(given["TIME_VALUE"])
-                except (ValueError, KeyError):
-                    if "TIME_SLOT_ID" not in given or "TIME_VALUE" in given:
-                        refuse("expected a TIME_SLOT with an id and a time in milliseconds, got " + listed(given))
-                    slots[given["TIME_SLOT_ID"]] = None
-            elif name == "ANNOTATION":
-                pass
-            elif name == "ANNOTATION_VALUE":
-                parser.CharacterDataHandler, parser.EndElementHandler = said.append, end
-            elif name == "ALIGNABLE_ANNOTATION" or name == "REF_ANNOTATION":
-                if not self.titles:
-                    refuse("expected an annotation inside a TIER, got one outside")
-                (self.aligned if name == "ALIGNABLE_ANNOTATION" else self.referring)[-1].append(given)
-                last = given
-            elif name == "TIER":
-                self.titles.append(given.get("TIER_ID") or f"tier {len(self.titles) + 1}")
-                self.aligned.append([])
-                self.referring.append([])
-            elif name == "MEDIA_DESCRIPTOR":
-                self.media.append((given, parser.CurrentLineNumber))
-            elif not rooted and name != "ANNOTATION_DOCUMENT":
-                refuse(f"expected an ANNOTATION_DOCUMENT, got {shown(name)}")
-            rooted = True
-
-        def end(name: str) -> None:
-            # Set only while a value is read: other elements' ends say nothing.
-            if name == "ANNOTATION_VALUE":
-                parser.CharacterDataHandler = parser.EndElementHandler = None
-                last[_TEXT] = "".join(said)
-                said.clear()
-
-        def doctype(name: str, *_: object) -> None:
-            # Without a document type there are no entities to expand or to fetch; ELAN writes none.
-            refuse(f"expected XML without a document type, got one for {shown(name)}")
-
-        def listed(given: Entry) -> str:
-            return ", ".join(f"{k}={shown(v)}" for k, v in given.items()) or "neither"
-
-        def refuse(message: str) -> NoReturn:
-            raise AnnotationSyntaxError(message, line=parser.CurrentLineNumber)
-
-        parser.StartElementHandler = start
-        parser.StartDoctypeDeclHandler = doctype
-
-
-def _origin(document: _Document) -> float:
+def _origin(document: Document) -> float:
     """The time in the recording, ms, at which the time line begins: of the sound, if several media are linked."""
-    sound = [m for m in document.media if m[0].get("MIME_TYPE", "").startswith("audio")] or document.media
-    return number(sound[0][0].get("TIME_ORIGIN", "0"), sound[0][1], "a TIME_ORIGIN", 1000) if sound else 0.0
+    sound = [m for m in document.media if m[0].startswith("audio")] or document.media
+    return number(sound[0][1], sound[0][2], "a TIME_ORIGIN", 1000) if sound else 0.0
 
 
-def _interpolate(slots: Slots, tiers: list[list[Entry]]) -> int:
+def _interpolate(document: Document) -> int:
     """Give a value to each slot without one that has one before it and one after it in its tier; how many got one."""
-    filled = 0
-    for entries in tiers:
+    slots, filled = document.slots, 0
+    for entries in document.aligned:
         order: list[str] = []
         for entry in entries:
-            for key in ("TIME_SLOT_REF1", "TIME_SLOT_REF2"):
-                slot = entry.get(key, "")
+            for slot in entry[1:3]:
                 if not order or order[-1] != slot:
                     order.append(slot)
         known = [i for i, slot in enumerate(order) if slots.get(slot) is not None]
@@ -173,18 +90,18 @@ def _interpolate(slots: Slots, tiers: list[list[Entry]]) -> int:
     return filled
 
 
-def _inherit(slots: Slots, document: _Document) -> Times:
+def _inherit(document: Document) -> Times:
     """Times of annotations that refer to others: the other's, or an even part of it where several of a tier do."""
     times: Times = {}
-    for entry in (entry for entries in document.aligned for entry in entries):
-        start, end = slots.get(entry.get("TIME_SLOT_REF1", "")), slots.get(entry.get("TIME_SLOT_REF2", ""))
+    for name, first, second, _ in (entry for entries in document.aligned for entry in entries):
+        start, end = document.slots.get(first), document.slots.get(second)
         if start is not None and end is not None:
-            times[entry.get("ANNOTATION_ID", "")] = start, end
+            times[name] = start, end
     by_parent: dict[str, list[list[str]]] = defaultdict(list)
     for entries in document.referring:
         siblings: dict[str, list[str]] = defaultdict(list)
-        for entry in entries:
-            siblings[entry.get("ANNOTATION_REF", "")].append(entry.get("ANNOTATION_ID", ""))
+        for name, parent, _ in entries:
+            siblings[parent].append(name)
         for parent, ids in siblings.items():
             by_parent[parent].append(ids)
     waiting = list(times)

@@ -143,7 +143,7 @@ def _regions(results: list[Any], where: str) -> tuple[Found, float | None]:
         if not (type(start) is float and type(stop) is float and abs(start) + abs(stop) <= MAX_SECONDS):
             start = json_number(start, f"{where}/{i}/value/start")
             stop = json_number(stop, f"{where}/{i}/value/end")
-        end = _small(region.get("original_length")) or end
+        end = end or _small(region.get("original_length"))
         control = region.get("from_name")
         score = _small(region["score"]) if "score" in region else None
         found[control if isinstance(control, str) else "labels"].append((start, stop, _label(value), score))

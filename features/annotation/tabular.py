@@ -50,8 +50,10 @@ def _key(column: str) -> tuple[str, float]:
 
 
 def _delimiter(line: str) -> str | None:
-    best = max(_DELIMITERS, key=line.count)
-    return best if best in line else None
+    """What parts the cells of a header line, or of a line of numbers."""
+    there = [d for d in _DELIMITERS if d in line]
+    named = [d for d in there if any(_key(c)[0] in _STARTS for c in line.split(d))]
+    return max(named or there, key=line.count, default=None)
 
 
 def sniff(source: Source) -> int:

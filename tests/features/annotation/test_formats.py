@@ -351,6 +351,29 @@ def test_eaf_errors_have_their_line():
         read(good.replace('"500"', '"half"').encode())
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda x: x,
+        lambda x: x.replace("<HEADER>", "<HEADER><!-- <TIER> -->"),
+        lambda x: x.replace(" TIME_SLOT_REF1", "  TIME_SLOT_REF1"),
+    ],
+)
+def test_eaf_in_other_spellings_is_the_same(change):
+    words = tier("words", aligned(1, 1, 2, "ab"), aligned(2, 2, 3, "]]"), aligned(3, 3, 9, "lost"))
+    body = words + tier("segs", referring(4, 1, "a"), referring(5, 1, "b")) + tier("empty")
+    data = eaf(body, slot(1, 100) + slot(2, 300) + slot(3, 400))
+    back = read(change(data).encode())
+    assert [(t.name, len(t.entries)) for t in back.tiers] == [("words", 2), ("segs", 2), ("empty", 0)]
+    assert entries(back, "words") == [(0.1, 0.3, "ab"), (0.3, 0.4, "]]")]
+    assert entries(back, "segs") == [(0.1, 0.2, "a"), (0.2, 0.3, "b")]
+
+
+def test_eaf_inside_a_comment_is_no_annotation():
+    data = eaf(tier("words", aligned(1, 1, 2, "a"), f"<!-- {aligned(2, 1, 2, 'b')} -->"), slot(1, 0) + slot(2, 300))
+    assert entries(read(data.encode())) == [(0, 0.3, "a")]
+
+
 def test_eaf_in_utf_16():
     data = eaf(tier("phones", aligned(1, 1, 2, "ə")), slot(1, 0) + slot(2, 500)).replace("UTF-8", "UTF-16")
     assert entries(read(data.encode("utf-16"))) == [(0, 0.5, "ə")]

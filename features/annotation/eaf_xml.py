@@ -1,0 +1,133 @@
+"""The XML of an ELAN file: its slots, tiers and annotations, as they stand there.
+
+XML with a document type is refused, so that there are no entities to expand or to fetch; ELAN writes none. Runs of slots
+and annotations in ELAN's own spelling are most of a file and are taken by an expression each; a parser reads the rest,
+or everything where a file is spelled otherwise.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NoReturn
+from xml.parsers import expat
+
+from features.annotation.base import check_count, shown
+from features.errors import AnnotationSyntaxError
+
+Aligned = tuple[str, str, str, str]
+"""id, first slot, second slot, text"""
+Referring = tuple[str, str, str]
+"""id, the annotation that it refers to, text"""
+
+_VALUE = r"[^\"<>&\n\t\x00-\x1f]*"
+_SLOT = re.compile(rf'<TIME_SLOT TIME_SLOT_ID="({_VALUE})" TIME_VALUE="(-?[0-9]{{1,14}})" ?/>\s*')
+_ALIGNED = re.compile(
+    rf'<ANNOTATION>\s*<ALIGNABLE_ANNOTATION ANNOTATION_ID="({_VALUE})" TIME_SLOT_REF1="({_VALUE})" TIME_SLOT_REF2="({_VALUE})">'
+    r"\s*<ANNOTATION_VALUE>([^<>&\x00-\x08\x0b-\x1f\ufffe\uffff]*)</ANNOTATION_VALUE>"
+    r"\s*</ALIGNABLE_ANNOTATION>\s*</ANNOTATION>\s*"
+)
+
+
+class Document:
+    """What the XML holds.
+
+    Attributes:
+        slots: milliseconds on the time line by slot; None for a slot without a value.
+        titles: of the tiers; `aligned` and `referring` have a list of annotations for each.
+        media: (MIME type, TIME_ORIGIN as text, line) of each recording that is linked.
+
+    Raises:
+        AnnotationSyntaxError: with the line.
+    """
+
+    def __init__(self, text: str) -> None:
+        check_count(text.count("<") // 8)  # an annotation has about that many tags; bounds what is kept below
+        if "<!" in text or not self._plain(text):  # neither comments nor CDATA, which could hide what looks like tags
+            self._parse(text)
+
+    def _plain(self, text: str) -> bool:
+        """Take what is in ELAN's own spelling by expressions, and parse what is left; False if that cannot be all."""
+        head, *bodies = text.split("<TIER ")
+        rest = "<TIER ".join([_SLOT.sub("", head), *(_ALIGNED.sub("", body) for body in bodies)])
+        if "<TIME_SLOT" in rest or "<ALIGNABLE_ANNOTATION" in rest:
+            return False
+        try:
+            self._parse(rest)
+        except AnnotationSyntaxError:  # its line is told when everything is parsed
+            return False
+        self.slots.update((name, int(value)) for name, value in _SLOT.findall(head))
+        if len(bodies) != len(self.titles):
+            return False
+        self.aligned[:] = [_ALIGNED.findall(body) for body in bodies]
+        return True
+
+    def _parse(self, text: str) -> None:
+        self.slots: dict[str, float | None] = {}
+        self.titles: list[str] = []
+        self.aligned: list[list[Aligned]] = []
+        self.referring: list[list[Referring]] = []
+        self.media: list[tuple[str, str, int]] = []
+        parser = expat.ParserCreate("utf-8")
+        parser.buffer_text = True
+        self._listen(parser)
+        try:
+            parser.Parse(text.encode("utf-8", "replace"), True)
+        except expat.ExpatError as error:
+            said = f"expected XML, got {expat.errors.messages[error.code]} (column {error.offset + 1})"
+            raise AnnotationSyntaxError(said, line=error.lineno) from None
+
+    def _listen(self, parser: expat.XMLParserType) -> None:
+        """Set the handlers: closures, since they are called for every tag."""
+        said: list[str] = []
+        last: dict[str, str] = {}
+        rooted = False
+
+        def start(name: str, given: dict[str, str]) -> None:
+            nonlocal last, rooted
+            if name == "TIME_SLOT":
+                value = given.get("TIME_VALUE")
+                if "TIME_SLOT_ID" not in given or not (value is None or re.fullmatch("-?[0-9]{1,14}", value)):
+                    refuse("expected a TIME_SLOT with an id and a time in milliseconds, got " + listed(given))
+                self.slots[given["TIME_SLOT_ID"]] = None if value is None else int(value)
+            elif name in ("ALIGNABLE_ANNOTATION", "REF_ANNOTATION"):
+                if not self.titles:
+                    refuse("expected an annotation inside a TIER, got one outside")
+                last = given
+            elif name == "ANNOTATION_VALUE":
+                parser.CharacterDataHandler = said.append
+            elif name == "TIER":
+                self.titles.append(given.get("TIER_ID") or f"tier {len(self.titles) + 1}")
+                self.aligned.append([])
+                self.referring.append([])
+            elif name == "MEDIA_DESCRIPTOR":
+                self.media.append((given.get("MIME_TYPE", ""), given.get("TIME_ORIGIN", "0"), parser.CurrentLineNumber))
+            elif not rooted and name != "ANNOTATION_DOCUMENT":
+                refuse(f"expected an ANNOTATION_DOCUMENT, got {shown(name)}")
+            rooted = True
+
+        def end(name: str) -> None:
+            if name == "ANNOTATION_VALUE":
+                parser.CharacterDataHandler = None
+            elif name == "ALIGNABLE_ANNOTATION":
+                get = last.get
+                slots = get("TIME_SLOT_REF1", ""), get("TIME_SLOT_REF2", "")
+                self.aligned[-1].append((get("ANNOTATION_ID", ""), *slots, "".join(said)))
+                said.clear()
+            elif name == "REF_ANNOTATION":
+                self.referring[-1].append(
+                    (last.get("ANNOTATION_ID", ""), last.get("ANNOTATION_REF", ""), "".join(said))
+                )
+                said.clear()
+
+        def doctype(name: str, *_: object) -> None:
+            refuse(f"expected XML without a document type, got one for {shown(name)}")
+
+        def listed(given: dict[str, str]) -> str:
+            return ", ".join(f"{k}={shown(v)}" for k, v in given.items()) or "neither"
+
+        def refuse(message: str) -> NoReturn:
+            raise AnnotationSyntaxError(message, line=parser.CurrentLineNumber)
+
+        parser.StartElementHandler = start
+        parser.EndElementHandler = end
+        parser.StartDoctypeDeclHandler = doctype
