@@ -1,6 +1,6 @@
 """Whatever the bytes, a reader gives an annotation or one of our errors, soon; and what it gave can be written again.
 
-The long form is the same with more: `python tests/features/annotation/test_fuzz.py SEED COUNT`.
+The long form is the same with more: `python -m tests.features.annotation.test_fuzz SEED COUNT`.
 """
 
 import sys
