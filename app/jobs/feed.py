@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import time
 from collections import Counter
@@ -28,7 +29,7 @@ class Feed:
         self.db = db
         self.closing = False
         self._readers: Counter[str] = Counter()
-        self._newest: dict[str, int] = {}
+        self._newest: dict[str, tuple[int, bool]] = {}
         self._changed = asyncio.Condition()
         self._task: asyncio.Task[None] | None = None
 
@@ -67,15 +68,15 @@ class Feed:
                 self._newest.pop(id, None)
 
     async def _more(self, id: str, after: int) -> bool:
-        """Wait for an event after `after`, for a while; False where none will come."""
+        """Wait for an event after `after`, for a while; False where none will come: the job has ended, or is gone."""
         limit = time.monotonic() + ALIVE
+        number, over = self._newest.get(id, (after, False))
         async with self._changed:
-            while self._newest.get(id, after) == after and time.monotonic() < limit and not self.closing:
-                try:
+            while number <= after and not over and time.monotonic() < limit and not self.closing:
+                with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._changed.wait(), 1.0)
-                except TimeoutError:
-                    continue
-        return self._newest.get(id, after) >= 0
+                number, over = self._newest.get(id, (after, False))
+        return number > after or not over
 
     async def _look(self) -> None:
         while self._readers:
@@ -90,12 +91,13 @@ class Feed:
                         self._changed.notify_all()
             await asyncio.sleep(EVERY)
 
-    def _numbers(self, ids: Iterable[str]) -> dict[str, int]:
-        """The newest event of each job; -1 where the job is gone."""
+    def _numbers(self, ids: Iterable[str]) -> dict[str, tuple[int, bool]]:
+        """For each job the number of its newest event, and whether that is its last; -1 where the job is gone."""
         ids = list(ids)
         with self.db.read() as session:
-            rows = session.execute(select(Job.id, Job.event).where(Job.id.in_(ids))).all()
-        return {**dict.fromkeys(ids, -1), **{row.id: row.event for row in rows}}
+            rows = session.execute(select(Job.id, Job.event, Job.state).where(Job.id.in_(ids))).all()
+        found = {row.id: (row.event, row.state in TERMINAL) for row in rows}
+        return {**dict.fromkeys(ids, (-1, True)), **found}
 
 
 def as_sent(number: int, kind: str, data: dict[str, object]) -> bytes:

@@ -230,6 +230,8 @@ def test_events_can_be_taken_up_where_they_broke(service: Client, corpus: dict[s
     again = service.get(f"/jobs/{job['id']}/events", headers={"Last-Event-ID": "3"}).text
     assert list(parsed(iter(again.splitlines()))) == events[3:]
     assert text.startswith("retry: ")
+    over = service.get(f"/jobs/{job['id']}/events", headers={"Last-Event-ID": str(len(events))}).text
+    assert list(parsed(iter(over.splitlines()))) == []
 
 
 @pytest.mark.parametrize("kind", ["train", "label"])
