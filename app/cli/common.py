@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from features.errors import ModelFileError, Notice, SettingsError
+from features.errors import ModelFileError, Notice, PhonechainError, SettingsError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -92,6 +92,16 @@ def warn(notices: Iterable[Notice]) -> None:
     """Each notice as one line on standard error."""
     for notice in notices:
         print(f"warning: {notice.message}", file=sys.stderr)
+
+
+def file_line(file: Path, error: Exception) -> str:
+    """What is wrong with a file as one line, with the number of the line in it where there is one."""
+    from features.corpora.base import CorpusProblem, problem_of
+
+    if isinstance(error, PhonechainError):
+        return str(problem_of(error, file))
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return str(CorpusProblem(file, None, f"cannot be used: {reason}"))
 
 
 def percent(share: float | None) -> str:

@@ -1,0 +1,264 @@
+"""`phonechain convert`: annotation files from any format to any other, one or a whole tree."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from app.cli import common
+from features.errors import AnnotationError, Notice, PhonechainError, SettingsError, UnrecognisedAnnotation
+
+if TYPE_CHECKING:
+    from features.annotation import Annotation, Format
+
+DOUBTFUL = (".txt", ".csv", ".tsv", ".json")
+"""Suffixes under which a tree holds other things as well: passed over where they are no annotation."""
+
+
+@dataclass(slots=True)
+class Options:
+    """What is asked for. `to` and `from_` are format names."""
+
+    to: str
+    from_: str | None
+    tier: str | None
+    rate: int | None
+    force: bool
+
+
+@dataclass(slots=True)
+class Tally:
+    """How a tree was converted."""
+
+    written: dict[Path, Path] = field(default_factory=dict)
+    """What was written, and from which file."""
+    failed: int = 0
+    passed_over: int = 0
+    notices: dict[str, tuple[Notice, Path, int]] = field(default_factory=dict)
+
+    def count(self, file: Path, notices: tuple[Notice, ...]) -> None:
+        for notice in {n.code: n for n in reversed(notices)}.values():
+            first, where, count = self.notices.get(notice.code, (notice, file, 0))
+            self.notices[notice.code] = (first, where, count + 1)
+
+
+def convert(
+    source: Annotated[Path, typer.Argument(help="An annotation file, or a folder of them.", metavar="IN")],
+    target: Annotated[str, typer.Argument(help="The file to write, or a folder; - is standard output.", metavar="OUT")],
+    to: Annotated[
+        str | None, typer.Option("--to", "-t", help="Format to write; by default what OUT's name says.")
+    ] = None,
+    from_: Annotated[
+        str | None, typer.Option("--from", help="Format to read; by default what the content looks like.")
+    ] = None,
+    tier: Annotated[
+        str | None, typer.Option(help="Write this tier alone; else every tier that the format has room for.")
+    ] = None,
+    rate: Annotated[
+        int | None,
+        typer.Option(
+            help="Samples a second, for TIMIT; by default those of the recording beside the file.", min=1, max=768_000
+        ),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite files that are there.")] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Every warning of every file of a folder, not one of each kind.")
+    ] = False,
+) -> None:
+    """Convert annotation files; whatever the other format cannot hold is named."""
+    if not source.exists():
+        raise SettingsError(f"expected an annotation file or a folder, got {source}, which is not there")
+    out = Path(target)
+    into = out.is_dir() or target.endswith(("/", os.sep)) or source.is_dir()
+    options = Options(_format(to, out, into), _known("--from", from_), tier, rate, force)
+    if not into:
+        _single(source, out, options)
+        return
+    if out.is_file():
+        raise SettingsError(f"expected a folder to write to, got {out}, which is a file", value=str(out))
+    tally = _tree(source, out, options, verbose)
+    for notice, where, count in tally.notices.values():
+        files = "1 file" if count == 1 else f"{count} files"
+        print(f"warning: {files}, the first {where}: {notice.message}", file=sys.stderr)
+    title = _formats()[options.to].title
+    other = f", {tally.passed_over} files are no annotations" if tally.passed_over else ""
+    wrong = f", {tally.failed} could not be converted" if tally.failed else ""
+    typer.echo(f"wrote {len(tally.written)} files ({title}) to {out}{wrong}{other}")
+    if tally.failed or not tally.written:
+        raise typer.Exit(1 if tally.written else 2)
+
+
+def _formats() -> dict[str, Format]:
+    from features.annotation import FORMATS
+
+    return FORMATS
+
+
+def _known(option: str, name: str | None) -> str | None:
+    if name is not None and name not in _formats():
+        raise SettingsError(f"{option}: expected one of {', '.join(_formats())}, got {name!r}", value=name)
+    return name
+
+
+def _format(to: str | None, out: Path, into: bool) -> str:
+    """The format to write. Raises SettingsError where nothing says it."""
+    if to is not None:
+        return _known("--to", to) or ""
+    from features.annotation import format_of
+
+    if not into and out.suffix.lower() == ".json":
+        return "json"  # our own; others that end so are asked for by name
+    found = None if into or str(out) == "-" else format_of(out.name)
+    if found is None:
+        got = f"got the name {out.name}" if not into and str(out) != "-" else "got neither"
+        raise SettingsError(
+            f"expected --to, or a file name with the suffix of a format, {got}; formats: {', '.join(_formats())}"
+        )
+    return found.name
+
+
+def _single(source: Path, out: Path, options: Options) -> None:
+    """One file to one file, or to standard output."""
+    target = None if str(out) == "-" else out
+    common.check_output(target)
+    _refuse_to_overwrite(target, options)
+    data = source.read_bytes()
+    if options.rate is None:
+        options.rate = _rate(source)
+    try:
+        read = _read(data, source, options, None)
+    except AnnotationError as error:
+        if error.pointer != "utterance":
+            raise
+        # Several recordings in one file: the one that OUT is named after, if there is one.
+        try:
+            read = _read(data, source, options, out.stem)
+        except AnnotationError:
+            hint = "name OUT after one, or give a folder as OUT to write them all"
+            raise AnnotationError(f"{error}; {hint}", pointer=error.pointer) from None
+    notices = _convert(read, out if target is not None else source, target, options)
+    common.warn(notices)
+    if target is not None:
+        print(f"wrote {out} ({_formats()[options.to].title})", file=sys.stderr)
+
+
+def _rate(source: Path) -> int | None:
+    from app.conversion import rate_beside
+
+    return rate_beside(source)
+
+
+def _read(data: bytes, source: Path, options: Options, utterance: str | None) -> Annotation:
+    from features import annotation as notation
+
+    return notation.read(data, name=source.name, format=options.from_, rate=options.rate, utterance=utterance)
+
+
+def _convert(read: Annotation, name: Path, target: Path | None, options: Options) -> tuple[Notice, ...]:
+    """Write one annotation; returns what is to be said about it."""
+    from app import conversion
+
+    made = conversion.convert(read, options.to, tier=options.tier, rate=options.rate, recording=name.stem)
+    common.write_output(made.data, target)
+    return (*read.notices, *made.notices)
+
+
+def _refuse_to_overwrite(target: Path | None, options: Options) -> None:
+    if target is not None and target.exists() and not options.force:
+        raise SettingsError(f"{target} is there already: --force overwrites it", value=str(target))
+
+
+# ---------------------------------------------------------------------------------------------------- a whole tree
+
+
+def _tree(source: Path, out: Path, options: Options, verbose: bool) -> Tally:
+    """Every annotation file below a folder (or the recordings of one file) into a tree of the same shape."""
+    files = _scan(source, options)
+    if not files:
+        suffixes = ", ".join(_formats()[options.from_].suffixes) if options.from_ else "any annotation format"
+        raise SettingsError(f"expected files with the suffix of {suffixes} in {source}, got none", value=str(source))
+    tally = Tally()
+    root = source if source.is_dir() else source.parent
+    with common.bars() as bars:
+        for done, file in enumerate(files, 1):
+            try:
+                _one_of_many(file, root, out, options, tally, verbose, bars.line)
+            except UnrecognisedAnnotation as error:
+                if file.suffix.lower() in DOUBTFUL and options.from_ is None:
+                    tally.passed_over += 1
+                else:
+                    _failed(file, error, tally, bars.line)
+            except (PhonechainError, OSError) as error:
+                _failed(file, error, tally, bars.line)
+            bars.update("convert", done, len(files))
+    return tally
+
+
+def _scan(source: Path, options: Options) -> list[Path]:
+    """The files that may be annotations, in order of path."""
+    if source.is_file():
+        return [source]
+    from features.annotation import SUFFIXES
+
+    suffixes = _formats()[options.from_].suffixes if options.from_ is not None else SUFFIXES
+    found = []
+    for folder, folders, names in os.walk(source):
+        folders[:] = sorted(f for f in folders if not f.startswith("."))
+        found += [
+            Path(folder, name)
+            for name in names
+            if not name.startswith(".") and os.path.splitext(name)[1].lower() in suffixes
+        ]
+    return sorted(found)
+
+
+def _failed(file: Path, error: PhonechainError | OSError, tally: Tally, line: Callable[[str], None]) -> None:
+    tally.failed += 1
+    line(f"failed {common.file_line(file, error)}")
+
+
+def _one_of_many(
+    file: Path, root: Path, out: Path, options: Options, tally: Tally, verbose: bool, line: Callable[[str], None]
+) -> None:
+    from app import conversion
+    from features import annotation as notation
+
+    rate = options.rate if options.rate is not None else conversion.rate_beside(file)
+    own = Options(options.to, options.from_, options.tier, rate, options.force)
+    data = file.read_bytes()
+    suffix = conversion.suffix(options.to)
+    target = out / file.relative_to(root).with_suffix(suffix)
+    try:
+        parts = {target: _read(data, file, own, None)}
+    except AnnotationError as error:
+        if error.pointer != "utterance":
+            raise
+        read = notation.read_all(data, name=file.name)
+        parts = {target.with_name(_plain(name) + suffix): one for name, one in read.items()}
+    for target, read_one in parts.items():
+        try:
+            if target in tally.written:
+                raise SettingsError(f"would go to {target}, which was written from {tally.written[target]}")
+            _refuse_to_overwrite(target, own)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            notices = _convert(read_one, target, target, own)
+        except (PhonechainError, OSError) as error:
+            _failed(file, error, tally, line)
+            continue
+        tally.written[target] = file
+        if verbose:
+            for notice in notices:
+                line(f"warning: {file}: {notice.message}")
+        else:
+            tally.count(file, notices)
+
+
+def _plain(name: str) -> str:
+    """A recording's name as one name of a file: a file cannot send us to other folders."""
+    return "".join("_" if c in "/\\" or not c.isprintable() else c for c in name) or "recording"
