@@ -26,7 +26,7 @@ def shown(key: ApiKey) -> dict[str, Any]:
     }  # fmt: skip
 
 
-@router.post("", summary="Make a key", status_code=201, response_model=KeyMade, responses=_PROBLEMS)
+@router.post("", summary="Make a key", status_code=201, response_model=KeyMade, responses=refusals(400, 422, 503))
 async def create(asked: NewKey, place: PlaceDep, engine: EngineDep, keys: KeysDep) -> dict[str, Any]:
     """From the first key on, every request needs one: make one with the scope `admin` first."""
 

@@ -79,7 +79,7 @@ async def download(name: str, models: ModelsDep, settings: SettingsDep, place: P
     summary="Put a model file on the shelf",
     status_code=201,
     response_model=ModelDetail,
-    responses=refusals(409, 413, 415, 422, 503, 507),
+    responses=refusals(400, 409, 413, 415, 422, 503, 507),
     openapi_extra={
         "requestBody": {
             "required": True,
@@ -151,7 +151,7 @@ async def alias_index(place: PlaceDep, engine: EngineDep) -> AliasList:
     return AliasList(aliases=[AliasOut(**_alias(row)) for row in known])
 
 
-@aliases.put("/{alias}", summary="Let a name stand for a version", responses=_UNKNOWN)
+@aliases.put("/{alias}", summary="Let a name stand for a version", responses=refusals(400, 404, 422, 503))
 async def point(alias: str, asked: PointAlias, place: PlaceDep, engine: EngineDep, models: ModelsDep) -> AliasOut:
     """From now on; `default` is what requests mean that name no model."""
     await asyncio.to_thread(engine.ready_database)

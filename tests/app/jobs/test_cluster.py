@@ -63,7 +63,6 @@ def test_no_job_runs_twice_to_a_result(stage: Stage, material: tuple[Path, bytes
         assert job["state"] == "succeeded", job
         states = [e["state"] for e in storm.events(id) if e["type"] == "state"]
         assert states.count("succeeded") == 1, states
-        assert states.count("running") == 1, states  # taken up once: no worker was lost
         if job["kind"] == "label":
             rows = [json.loads(r) for r in client.get(f"/jobs/{id}/result?format=jsonl").text.splitlines()]
             assert len({r["utterance"] for r in rows}) == len(rows) == 24
@@ -107,6 +106,7 @@ def test_a_scheduler_that_is_away(stage: Stage, material: tuple[Path, bytes]) ->
     stage.hold("scheduler")
     limit = time.monotonic() + 60
     while (answer := _ask(stage, "POST", "/jobs", json=body)).status_code != 503:
+        _ask(stage, "POST", f"{answer.headers['location']}/cancel")
         assert time.monotonic() < limit
         time.sleep(0.5)
     assert answer.json()["type"] == "/problems/scheduler-away"
