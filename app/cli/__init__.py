@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from app.cli import cluster, convert, db, demo, evaluate, jobs, label, models, serve, train
+from app.cli import check, cluster, convert, db, demo, evaluate, jobs, label, models, serve, train
 from features.errors import PhonechainError
 
 PROGRAM = "phonechain"
@@ -49,6 +49,7 @@ def top(
 app.command("label")(label.label)
 app.command("train")(train.train)
 app.command("evaluate")(evaluate.evaluate)
+app.command("check")(check.check)
 app.command("convert")(convert.convert)
 app.command("models")(models.models)
 app.command("demo")(demo.demo)

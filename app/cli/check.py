@@ -1,0 +1,165 @@
+"""`phonechain check`: everything that is wrong with a corpus, by file and line, and what is in it."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from app.cli import common
+from features.errors import Notice, PhonechainError
+
+if TYPE_CHECKING:
+    from features.corpora import Corpus, CorpusProblem
+    from features.segments import Utterance
+
+_CUT = re.compile(r"\d+ problems in \d+ segments: .*; and \d+ more")
+"""A message that spells out the first few of a file's problems only."""
+
+
+def check(
+    corpus: Annotated[
+        Path, typer.Argument(help="Folder of recordings with annotations beside them.", metavar="CORPUS")
+    ],
+    tier: Annotated[str | None, typer.Option(help="Tier of the phones in the annotations.")] = None,
+    layout: Annotated[str | None, typer.Option(help="Corpus layout; left out, it is recognised.")] = None,
+    table: Annotated[Path | None, typer.Option(help="Table of speakers and splits; else utterances.tsv.")] = None,
+    fix: Annotated[
+        bool, typer.Option("--fix", help="Say nothing of what --fix repairs elsewhere: order, overlaps up to 10 ms.")
+    ] = False,
+    audio: Annotated[
+        bool, typer.Option("--audio/--no-audio", help="Decode the recordings and hold the segments against them.")
+    ] = True,
+    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+) -> None:
+    """List every problem of a corpus; the exit code is 1 if there are any."""
+    common.existing_folder(corpus, "a corpus folder")
+    from features import corpora
+    from features.corpora.check import check as against_sound
+
+    with common.bars() as bars:
+        read = corpora.read(
+            corpus, tier=tier, layout=layout, table=table, fix=fix, progress=bars.counting("annotations")
+        )
+        problems, notices = read.problems, read.notices
+        if audio:
+            problems, notices = against_sound(read, progress=bars.counting("sound"))
+    problems = spelled_out(problems, read, tier)
+    found = summary(read)
+    if as_json:
+        body = {
+            "corpus": str(corpus),
+            "problems": [{"file": str(p.file), "line": p.line, "message": p.message} for p in problems],
+            "warnings": [notice.as_dict() for notice in notices],
+            "summary": found,
+        }
+        typer.echo(json.dumps(body, ensure_ascii=False, indent=2))
+    else:
+        for problem in problems:
+            typer.echo(str(problem))
+        common.warn(notices)
+        _print(found, str(corpus), problems, notices, audio)
+    if problems:
+        raise typer.Exit(1)
+
+
+def spelled_out(problems: list[CorpusProblem], corpus: Corpus, tier: str | None) -> list[CorpusProblem]:
+    """A line for each problem of a segment, also where a file has more than a message has room for."""
+    of_file: dict[Path, list[Utterance]] = {}
+    for utterance in corpus.utterances:
+        if utterance.annotation is not None:
+            of_file.setdefault(utterance.annotation, []).append(utterance)
+    lines: list[CorpusProblem] = []
+    for problem in problems:
+        lines += _each(problem, of_file.get(problem.file, []), tier) if _CUT.match(problem.message) else [problem]
+    return lines
+
+
+def _each(problem: CorpusProblem, utterances: list[Utterance], tier: str | None) -> list[CorpusProblem]:
+    from features.annotation import choose_tier, read, tier_segments
+    from features.audio import decode
+    from features.corpora import CorpusProblem
+    from features.segments import explain, validate
+
+    if len(utterances) > 1:
+        return [problem]  # of a file that annotates many: it is not known which of them is meant
+    try:
+        if utterances:
+            segments, duration = utterances[0].segments, decode(utterances[0].audio).duration
+        else:
+            whole = read(problem.file.read_bytes(), name=problem.file.name)
+            segments, duration = tier_segments(choose_tier(whole, tier)[0]), None
+    except (PhonechainError, OSError):
+        return [problem]
+    every = [CorpusProblem(problem.file, None, one.message) for one in validate(segments, duration)]
+    if hint := explain(segments, duration):
+        every.append(CorpusProblem(problem.file, None, hint))
+    return every or [problem]
+
+
+def summary(corpus: Corpus) -> dict[str, Any]:
+    """What is in a corpus, JSON-serialisable: counts, hours, labels and speakers by how often they occur."""
+    segments = [s for u in corpus.utterances for s in u.segments]
+    labelled = Counter(s.label for s in segments)
+    by_split: dict[str, dict[str, int]] = {}
+    for u in corpus.utterances:
+        row = by_split.setdefault(u.split or "", {"utterances": 0, "segments": 0})
+        row["utterances"] += 1
+        row["segments"] += len(u.segments)
+    return {
+        "layout": corpus.layout,
+        "utterances": len(corpus.utterances),
+        "hours": round(math.fsum(_seconds(u) for u in corpus.utterances) / 3600, 4),
+        "segments": len(segments),
+        "segment_hours": round(math.fsum(s.end - s.start for s in segments) / 3600, 4),
+        "unlabelled": labelled.pop(None, 0),
+        "labels": dict(labelled.most_common()),
+        "speakers": corpus.speakers(),
+        "splits": {name: row for name, row in by_split.items() if name},
+    }
+
+
+def _seconds(utterance: Utterance) -> float:
+    """Of sound, as the header says; where it does not, up to the last segment's end."""
+    import soundfile
+
+    try:
+        return float(soundfile.info(str(utterance.audio)).duration)
+    except (soundfile.LibsndfileError, OSError, RuntimeError):
+        return max((s.end for s in utterance.segments), default=0.0)
+
+
+def _print(
+    found: dict[str, Any], title: str, problems: list[CorpusProblem], notices: list[Notice], audio: bool
+) -> None:
+    typer.echo(title)  # not as the table's own: a path is not to be broken
+    table = common.table("", ("", "right"), "")
+    table.show_header = False
+    heard = "sound decoded" if audio else "sound not looked at"
+    table.add_row("problems", str(len(problems)), f"{len(notices)} kinds of warning; {heard}")
+    table.add_row("utterances", str(found["utterances"]), f"{found['hours']:.2f} hours, layout {found['layout']}")
+    spoken = f"{found['segment_hours']:.2f} hours"
+    if found["unlabelled"]:
+        spoken += f"; {found['unlabelled']} without a label"
+    table.add_row("segments", str(found["segments"]), spoken)
+    table.add_row("labels", str(len(found["labels"])), _counts(found["labels"]))
+    table.add_row("speakers", str(len(found["speakers"])) if found["speakers"] else "unknown", _most(found["speakers"]))
+    for name, row in found["splits"].items():
+        table.add_row(f"split {name}", str(row["utterances"]), f"utterances, {row['segments']} segments")
+    common.console().print(table)
+
+
+def _counts(counts: dict[str, int]) -> str:
+    return "  ".join(f"{name} {count}" for name, count in counts.items())
+
+
+def _most(counts: dict[str, int]) -> str:
+    if not counts:
+        return ""
+    values = sorted(counts.values())
+    return f"with {values[0]} to {values[-1]} utterances each" if values[0] != values[-1] else f"{values[0]} each"

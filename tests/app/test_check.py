@@ -1,0 +1,109 @@
+"""`phonechain check`: every problem of a corpus by file and line, and the exit code."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from app.cli import main
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    """Two good recordings of a second, of two speakers in two splits."""
+    for place, label in (("train/amy", "a"), ("test/bob", "b")):
+        folder = tmp_path / "corpus" / place
+        folder.mkdir(parents=True)
+        put(folder, "u" + label, f"0 5000000 {label}\n5000000 10000000 x\n")
+    return tmp_path / "corpus"
+
+
+def put(folder: Path, name: str, lab: str, seconds: float = 1.0) -> None:
+    sound = np.random.default_rng(0).normal(0, 0.1, round(16000 * seconds))
+    soundfile.write(folder / f"{name}.wav", sound, 16000, subtype="PCM_16")
+    (folder / f"{name}.lab").write_text(lab)
+
+
+def test_a_good_corpus(corpus: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", str(corpus)]) == 0
+    out = capfd.readouterr().out
+    words = [line.split() for line in out.splitlines()]
+    assert ["problems", "0"] in [w[:2] for w in words]
+    assert ["utterances", "2"] in [w[:2] for w in words]
+    assert ["labels", "3", "x", "2", "b", "1", "a", "1"] in words
+    assert ["split", "train", "1", "utterances,", "2", "segments"] in words
+
+
+def test_problems_are_lines_with_file_and_line(corpus: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    put(corpus / "train/amy", "syntax", "0 5000000 a\n5000000 b\n")
+    put(corpus / "train/amy", "long", "0 5000000 a\n5000000 12000000 b\n")
+    put(corpus / "train/amy", "other", "0 5000000 a\n20000000 40000000 b\n")
+    put(corpus / "train/amy", "silent", "0 5000000 a\n")
+    (corpus / "train/amy/silent.wav").write_bytes(b"no sound at all")
+    (corpus / "train/amy/lone.lab").write_text("0 5000000 a\n")
+    assert main(["check", str(corpus)]) == 1
+    lines = capfd.readouterr().out.splitlines()
+    told = {line.split(": ")[0]: line for line in lines if line.startswith(str(corpus))}
+    amy = corpus / "train/amy"
+    assert "expected" in told[f"{amy / 'syntax.lab'}:2"]
+    assert "past the end of the sound at 1.000 s" in told[f"{amy / 'long.lab'}"]
+    assert "another recording's annotation" in told[f"{amy / 'other.lab'}"]
+    assert "sound file" in told[f"{amy / 'silent.wav'}"]
+    assert "no audio beside it" in told[f"{amy / 'lone.lab'}"]
+    assert ["problems", "5"] in [line.split()[:2] for line in lines]
+
+
+@pytest.mark.parametrize("past", [False, True], ids=["reading", "sound"])
+def test_every_bad_segment_is_told(past: bool, corpus: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    if past:
+        lines = [f"{10_500_000 + 500_000 * n} {11_000_000 + 500_000 * n} x\n" for n in range(7)]
+    else:
+        lines = [f"{100_000 * n} {100_000 * n} x\n" for n in range(7)]
+    put(corpus / "train/amy", "bad", "".join(lines))
+    assert main(["check", str(corpus), "--json"]) == 1
+    answer = json.loads(capfd.readouterr().out)
+    told = [p["message"] for p in answer["problems"]]
+    assert sum(message.startswith("segments[") for message in told) == 7
+    assert any("another recording" in message for message in told) == past
+
+
+def test_sound_can_be_left_out(corpus: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (corpus / "train/amy/ua.wav").write_bytes(b"no sound at all")
+    assert main(["check", str(corpus), "--no-audio"]) == 0
+    assert "sound not looked at" in capfd.readouterr().out
+    assert main(["check", str(corpus)]) == 1
+
+
+def test_json(corpus: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    put(corpus / "train/amy", "long", "0 5000000 a\n5000000 10050000 b\n")
+    assert main(["check", str(corpus), "--json"]) == 0
+    answer = json.loads(capfd.readouterr().out)
+    assert answer["problems"] == []
+    assert [w["code"] for w in answer["warnings"]] == ["segment-clipped"]
+    assert answer["summary"] == {
+        "layout": "folder",
+        "utterances": 3,
+        "hours": round(3 / 3600, 4),
+        "segments": 6,
+        "segment_hours": round(3.005 / 3600, 4),
+        "unlabelled": 0,
+        "labels": {"x": 2, "b": 2, "a": 2},
+        "speakers": {"bob": 1, "amy": 2},
+        "splits": {"test": {"utterances": 1, "segments": 2}, "train": {"utterances": 2, "segments": 4}},
+    }
+
+
+def test_fix_accepts_what_it_would_repair(corpus: Path) -> None:
+    put(corpus / "train/amy", "unsorted", "5000000 9000000 b\n0 5000000 a\n")
+    assert main(["check", str(corpus)]) == 1
+    assert main(["check", str(corpus), "--fix"]) == 0
+
+
+def test_no_corpus(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", str(tmp_path)]) == 2
+    assert "no audio file" in capfd.readouterr().err
+    assert main(["check", str(tmp_path / "nothing")]) == 2
