@@ -7,6 +7,7 @@ import dataclasses
 import itertools
 import multiprocessing
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Iterable
@@ -37,7 +38,9 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
         "--data", type=Path, help="the letters' file, or the folder of TIMIT or another corpus of speech"
     )
     parser.add_argument("--folds", default="", help="folds to compute, as 0,1,2 (default: all)")
-    parser.add_argument("--only", default="", help="rows to compute: those whose name contains this")
+    parser.add_argument(
+        "--only", default="", help="rows to compute: those in whose name this regular expression is found"
+    )
     parser.add_argument("--jobs", type=int, default=1, help="processes (default 1), of one thread each")
     parser.add_argument("--seed", type=int, default=None, help="of weights, order and dropout (default: the preset's)")
     parser.add_argument("--runs", type=Path, default=HERE / "runs", help="where finished cells are kept")
@@ -70,7 +73,9 @@ def compute(name: str, options: argparse.Namespace) -> None:
     tell(f"{table.name}: {table.title}; reading {path.name}")
     source = _source(path, options.runs / "cache")
     store = report.Store(options.runs)
-    experiments = [_seeded(e, options.seed) for e in table.experiments if options.only.lower() in e.name.lower()]
+    experiments = [
+        _seeded(e, options.seed) for e in table.experiments if re.search(options.only, e.name, re.IGNORECASE)
+    ]
     folds = [f for f in options.folds.split(",") if f]
 
     def write() -> None:
