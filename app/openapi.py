@@ -14,6 +14,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic.json_schema import models_json_schema
 
+from app import security
 from app.problems import MEDIA_TYPE, TYPES
 from app.samples import EXAMPLES
 from app.schemas.classify import ClassifyAnswer, ClassifyBody, ClassifyOptions
@@ -83,6 +84,7 @@ def install(app: FastAPI) -> None:
             _add_models(schema)
             _errors_as_problems(schema)
             _describe_classify(schema["paths"]["/classify"]["post"])
+            _describe_keys(schema)
             app.openapi_schema = schema
         return app.openapi_schema
 
@@ -126,6 +128,20 @@ def _errors_as_problems(schema: dict[str, Any]) -> None:
             for status, response in operation["responses"].items():
                 if int(status) >= 400:
                     response["content"] = {MEDIA_TYPE: {"schema": {"$ref": _REF.format(model="Problem")}}}
+
+
+def _describe_keys(schema: dict[str, Any]) -> None:
+    """Say where a key is asked for, once there is one: `app/security.py` decides that, before any route."""
+    schema["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
+    for path, operations in schema["paths"].items():
+        if security.OPEN.match(path):
+            continue
+        for operation in operations.values():
+            operation["security"] = [{}, {"key": []}]
+            for status, slug in (("401", "key-missing"), ("403", "key-scope")):
+                content = {MEDIA_TYPE: {"schema": {"$ref": _REF.format(model="Problem")}}}
+                text = f"`{TYPES[slug].uri}`: {TYPES[slug].title.lower()}"
+                operation["responses"].setdefault(status, {"description": text, "content": content})
 
 
 def _describe_classify(operation: dict[str, Any]) -> None:

@@ -23,6 +23,8 @@ CHECKS = [
     described.response_headers_conformance,
 ]
 QUIET = {"deadline": None, "suppress_health_check": list(HealthCheck), "print_blob": False, "derandomize": True}
+KEY = "0123456789abcdef"
+HEADERS = {"Authorization": f"Bearer {KEY}"}
 ENDLESS = r"/jobs/\{id\}/events"
 """Its answer ends with the job; it has a test of its own."""
 
@@ -30,9 +32,10 @@ ENDLESS = r"/jobs/\{id\}/events"
 @pytest.fixture(scope="module")
 def described_service(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path, corpus_folder: Path) -> Iterator[Any]:
     """The description of a service that runs as a process of its own and has a corpus."""
-    stage = Stage(tmp_path_factory.mktemp("schema"), tiny_model, clustered=False, workers=1)
+    stage = Stage(tmp_path_factory.mktemp("schema"), tiny_model, clustered=False, workers=1, admin_key=KEY)
     with stage:
         client = Patient(stage)
+        client.http.headers.update(HEADERS)
         made = client.post(
             "/corpora", content=speech.zipped(corpus_folder), headers={"content-type": "application/zip"}
         )
@@ -50,11 +53,11 @@ def test_drawn_requests(described_service: Any) -> None:
         @settings(max_examples=8, **QUIET)  # type: ignore[arg-type]
         @given(case=operation.as_strategy())
         def check(case: Any) -> None:
-            case.call_and_validate(checks=CHECKS, timeout=60)
+            case.call_and_validate(checks=CHECKS, headers=HEADERS, timeout=60)
 
         try:
             check()
-        except Exception as error:  # every operation is looked at, whatever the others do
+        except (Exception, BaseExceptionGroup) as error:  # every operation is looked at, whatever the others do
             failures.append(f"{operation.label}: {error}"[:1500])
         count += 1
     assert not failures, "\n\n".join(failures)
@@ -69,6 +72,6 @@ def test_drawn_sequences(described_service: Any) -> None:
             case.validate_response(response, checks=CHECKS)
 
         def get_call_kwargs(self, case: Any) -> dict[str, Any]:
-            return {"timeout": 60}
+            return {"timeout": 60, "headers": HEADERS}
 
     Checked.run(settings=settings(max_examples=10, stateful_step_count=6, **QUIET))  # type: ignore[arg-type]
