@@ -9,6 +9,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from app.errors import UnknownProblem
 from app.problems import TYPES, ProblemType
+from app.schemas.problems import refusals
 
 router = APIRouter(prefix="/problems", tags=["problems"])
 
@@ -41,7 +42,11 @@ async def index(request: Request) -> Response:
     return HTMLResponse(_PAGE.format(title="Problems", body=f"<h1>Problems</h1><ul>{rows}</ul>"))
 
 
-@router.get("/{slug}", summary="What one type of problem means", responses={200: {"content": {"text/html": {}}}})
+@router.get(
+    "/{slug}",
+    summary="What one type of problem means",
+    responses={200: {"content": {"text/html": {}}}, **refusals(404)},
+)
 async def explain(request: Request, slug: str) -> Response:
     """The page behind the `type` of a problem document."""
     kind = TYPES.get(slug)

@@ -179,7 +179,7 @@ class Stage:
 class Patient:
     """An HTTP client that asks again until somebody answers, as a sensible client of a service does."""
 
-    def __init__(self, stage: Stage, seconds: float = 120.0) -> None:
+    def __init__(self, stage: Stage, seconds: float = 300.0) -> None:
         self.stage, self.seconds = stage, seconds
         self.http = httpx.Client(timeout=60)
 

@@ -43,7 +43,7 @@ def stage(
 
 def test_no_job_runs_twice_to_a_result(stage: Stage, material: tuple[Path, bytes]) -> None:
     storm = Storm(stage, material[1], seed=1)
-    client = Patient(stage, 120)
+    client = Patient(stage, 400)
     ids = []
     for n in range(6):
         body: dict[str, Any] = {"kind": "label", "corpus": storm.corpus["id"], "formats": ["htk"]}
@@ -59,7 +59,7 @@ def test_no_job_runs_twice_to_a_result(stage: Stage, material: tuple[Path, bytes
         ids.append(answers[0].json()["id"])
     stage.kill("service", lambda pids: pids[0])
     for id in ids:
-        job = client.ended(id, 240)
+        job = client.ended(id, 600)
         assert job["state"] == "succeeded", job
         states = [e["state"] for e in storm.events(id) if e["type"] == "state"]
         assert states.count("succeeded") == 1, states
@@ -76,7 +76,7 @@ def _ask(stage: Stage, method: str, path: str, **more: Any) -> httpx.Response:
 
 def test_a_database_that_is_away(stage: Stage, material: tuple[Path, bytes], postgres: Postgres) -> None:
     storm = Storm(stage, material[1], seed=2)
-    client = Patient(stage, 120)
+    client = Patient(stage, 400)
     body = {"kind": "train", "corpus": storm.corpus["id"], "name": "patient", "training": {"epochs": 60, "patience": 0}}
     job = client.post("/jobs", json=body).json()
     while client.get(f"/jobs/{job['id']}").json()["state"] == "queued":
@@ -91,14 +91,14 @@ def test_a_database_that_is_away(stage: Stage, material: tuple[Path, bytes], pos
         assert _ask(stage, "GET", "/health/live").status_code == 200
     finally:
         postgres.start()
-    done = client.ended(job["id"], 240)
+    done = client.ended(job["id"], 600)
     assert done["state"] == "succeeded", done
     assert done["attempt"] == 1  # the worker waited with what it had
 
 
 def test_a_scheduler_that_is_away(stage: Stage, material: tuple[Path, bytes]) -> None:
     storm = Storm(stage, material[1], seed=3)
-    client = Patient(stage, 120)
+    client = Patient(stage, 400)
     body = {"kind": "train", "corpus": storm.corpus["id"], "name": "patient", "training": {"epochs": 60, "patience": 0}}
     job = client.post("/jobs", json=body).json()
     while client.get(f"/jobs/{job['id']}").json()["state"] == "queued":
@@ -113,7 +113,7 @@ def test_a_scheduler_that_is_away(stage: Stage, material: tuple[Path, bytes]) ->
     assert int(answer.headers["retry-after"]) >= 1
     assert _ask(stage, "GET", f"/jobs/{job['id']}").status_code == 200
     stage.release("scheduler")
-    done = client.ended(job["id"], 240)
+    done = client.ended(job["id"], 600)
     assert done["state"] == "succeeded", done
 
 
@@ -128,9 +128,9 @@ def test_a_full_disk(material: tuple[Path, bytes], tmp_path: Path) -> None:
         made = Stage(tmp_path, material[0], clustered=False, store=store)
         with made:
             storm = Storm(made, material[1], seed=4)
-            client = Patient(made, 120)
+            client = Patient(made, 400)
             first = storm.submit("label")
-            assert client.ended(first, 240)["state"] == "succeeded"
+            assert client.ended(first, 600)["state"] == "succeeded"
             filler = store / "filler"
             with filler.open("wb", buffering=0) as file:
                 try:
@@ -144,7 +144,7 @@ def test_a_full_disk(material: tuple[Path, bytes], tmp_path: Path) -> None:
             again = client.post(
                 "/jobs", json={"kind": "label", "corpus": storm.corpus["id"], "formats": ["textgrid", "eaf"]}
             ).json()
-            failed = client.ended(again["id"], 240)
+            failed = client.ended(again["id"], 600)
             assert failed["state"] == "failed", failed
             assert failed["error"]["type"] == "/problems/storage-full"
             assert "full disk" in failed["error"]["detail"]
@@ -156,7 +156,7 @@ def test_a_full_disk(material: tuple[Path, bytes], tmp_path: Path) -> None:
             )  # fmt: skip
             assert upload.status_code == 507, upload.text
             filler.unlink()
-            assert client.ended(storm.submit("label"), 240)["state"] == "succeeded"
+            assert client.ended(storm.submit("label"), 600)["state"] == "succeeded"
         no_orphans(made)
     finally:
         subprocess.run(["umount", "-l", str(store)], check=False)
