@@ -58,7 +58,7 @@ def convert(
         names = ", ".join(shown(name) for name in lost[:5]) + (f" and {len(lost) - 5} more" if len(lost) > 5 else "")
         kind = "point tiers" if form.holds == "intervals" else "further tiers"
         notices.append(Notice("tiers-lost", f"{form.title} has no room for {kind}: {names} left out", "tiers"))
-    data = _written(source, to, rate, recording)
+    data = written(source, to, rate=rate, recording=recording)
     if to == "timit" and rate is None:
         message = f"times are written in samples at {timit.RATE} Hz, since no rate is known; --rate says another one"
         notices.append(Notice("rate-assumed", message, None, float(timit.RATE)))
@@ -71,12 +71,12 @@ def convert(
     return Converted(data, (*notices, *losses(source, back, lost)))
 
 
-def _written(annotation: Annotation, to: str, rate: int | None, recording: str | None) -> bytes:
+def written(annotation: Annotation, to: str, *, rate: int | None = None, recording: str | None = None) -> bytes:
+    """As `features.annotation.write`, with the rate of a TIMIT file and the recording's name in a CTM."""
     if to == "ctm":
         return ctm.write(annotation, _name(recording) or "recording")
     if to == "timit" and rate is not None:
-        # The writer counts at TIMIT's own rate: times stretched by the ratio come out as samples of the other one.
-        annotation = _stretched(annotation, rate / timit.RATE)
+        annotation = at_rate(annotation, rate, timit.RATE)  # the writer counts at TIMIT's own rate
     return notation.write(annotation, to)
 
 
@@ -85,12 +85,16 @@ def _name(recording: str | None) -> str | None:
     return None if recording is None else re.sub(r"\s+", "_", recording)
 
 
-def _stretched(annotation: Annotation, ratio: float) -> Annotation:
+def at_rate(annotation: Annotation, taken: float, true: float) -> Annotation:
+    """The annotation with times that were counted in samples at the rate `taken`, and are at the rate `true`."""
+    notices = tuple(notice for notice in annotation.notices if notice.code != "rate-assumed")
+    if taken == true:
+        return replace(annotation, notices=notices)
     tiers = [
-        replace(t, entries=[Segment(s.start * ratio, s.end * ratio, s.label) for s in t.entries])
+        replace(t, entries=[Segment(s.start * taken / true, s.end * taken / true, s.label) for s in t.entries])
         for t in annotation.tiers
     ]
-    return replace(annotation, tiers=tiers)
+    return replace(annotation, tiers=tiers, notices=notices)
 
 
 def losses(source: Annotation, back: Annotation, left_out: Iterable[str] = ()) -> list[Notice]:

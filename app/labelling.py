@@ -7,26 +7,58 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from numpy import float32
 from numpy.typing import NDArray
 
+from app import conversion
 from app.errors import TooManySegments
 from features import annotation as notation
 from features import audio as sound
-from features.annotation import Annotation, Tier
-from features.errors import NoSegments, Notice
+from features.annotation import Annotation, Tier, timit
+from features.errors import AnnotationError, NoSegments, Notice, SegmentProblem
 from features.mfcc import FeatureSettings
 from features.pooling import extract
-from features.segments import Segment, prepare
+from features.segments import ROUNDING, Segment, prepare, sift
 
 if TYPE_CHECKING:
-    from model.labeler import LabelledSegment
+    from model.labeler import Decoding, LabelledSegment, PhoneLabeler
 
 LISTED = "json"
 """The format name of segments that came as a plain list."""
+
+MAX_GAP = 0.2
+"""Seconds between two segments from which on a chain may break: shorter silences belong to stops and breath."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gaps:
+    """What is done where segments do not touch.
+
+    `across`: the chain runs on, as if they touched. `break`: where more than `longest` seconds lie between two segments,
+    what comes after is a sequence of its own: neither the chain nor the windows of a model reach across.
+    """
+
+    mode: Literal["across", "break"] = "across"
+    longest: float = MAX_GAP
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A segment that was set aside: what a LabelledSegment says, without an answer, and the reason. Times in seconds."""
+
+    start: float
+    end: float
+    reason: str
+    given: str | None = None
+    label: None = None
+    posterior: None = None
+    n_best: tuple[tuple[str, float], ...] = ()
+    given_posterior: None = None
+    given_rank: None = None
 
 
 @dataclass(slots=True)
@@ -34,7 +66,8 @@ class Prepared:
     """One utterance, ready to be labelled.
 
     `segments` are in order and inside the sound; `features` is `[T, D]`, a row for each; `duration` is in seconds;
-    `annotation` and `tier` are what the segments came from.
+    `annotation` and `tier` are what the segments came from. `starts` are the places in `segments` where a new sequence
+    begins; `indices[i]` is the place in the input of `segments[i]`, and `skipped` are the others by theirs.
     """
 
     annotation: Annotation
@@ -43,6 +76,12 @@ class Prepared:
     features: NDArray[float32]
     duration: float
     notices: tuple[Notice, ...]
+    starts: tuple[int, ...] = ()
+    indices: Sequence[int] = ()
+    skipped: tuple[tuple[int, Skipped], ...] = ()
+    gaps: Gaps = Gaps()
+    rate: int | None = None
+    """Samples a second of the recording."""
 
 
 def listed(segments: Sequence[Segment]) -> Annotation:
@@ -66,10 +105,14 @@ def prepared(
     tier: str | None = None,
     channel: int | Literal["mix"] = "mix",
     fix: bool = False,
+    on_bad_segment: Literal["refuse", "skip"] = "refuse",
+    gaps: Gaps = Gaps(),
     max_seconds: float = 3600.0,
     max_segments: int | None = None,
 ) -> Prepared:
     """Choose the tier, decode the sound, check the segments and compute their features.
+
+    With `on_bad_segment="skip"`, segments that do not fit are set aside, each with a Notice, instead of refusing all.
 
     Raises:
         AnnotationError, AudioError, SegmentError, TooManySegments: what came cannot be used.
@@ -80,7 +123,21 @@ def prepared(
         raise NoSegments("expected at least one segment, got none", pointer="segments", value=0, limit=1)
     check_count(len(segments), max_segments)
     decoded = sound.decode(audio, channel=channel, max_seconds=max_seconds)
-    segments, segment_notices = prepare(segments, decoded.duration, fix=fix)
+    if any(notice.code == "rate-assumed" for notice in segmentation.notices):
+        # The file counts in samples without naming their rate. Now it is known: the recording's.
+        place = next(i for i, known in enumerate(segmentation.tiers) if known is chosen)
+        segmentation = conversion.at_rate(segmentation, timit.RATE, decoded.rate)
+        chosen = segmentation.tiers[place]
+        segments = notation.tier_segments(chosen)
+    indices: Sequence[int] = ()
+    aside: tuple[tuple[int, Skipped], ...] = ()
+    if on_bad_segment == "skip":
+        sifted = sift(segments, decoded.duration, fix=fix)
+        aside = _set_aside(segments, sifted.problems)
+        segments, indices = sifted.segments, sifted.indices
+        segment_notices = (*sifted.notices, *(Notice("segment-skipped", s.reason, f"segments/{i}") for i, s in aside))
+    else:
+        segments, segment_notices = prepare(segments, decoded.duration, fix=fix)
     return Prepared(
         segmentation,
         chosen,
@@ -88,22 +145,105 @@ def prepared(
         extract(decoded, segments, settings),
         decoded.duration,
         (*segmentation.notices, *tier_notices, *decoded.notices, *segment_notices),
+        starts=breaks(segments, gaps),
+        indices=indices,
+        skipped=aside,
+        gaps=gaps,
+        rate=decoded.rate,
     )
+
+
+def _set_aside(segments: Sequence[Segment], problems: Sequence[SegmentProblem]) -> tuple[tuple[int, Skipped], ...]:
+    """The bad segments by their places, each with all that is wrong with it as one reason."""
+    reasons: dict[int, list[str]] = {}
+    for problem in problems:
+        _, _, rest = problem.message.partition(": ")
+        reasons.setdefault(problem.index, []).append(rest if problem.index in reasons else problem.message)
+    return tuple(
+        (i, Skipped(segments[i].start, segments[i].end, "; ".join(texts), segments[i].label))
+        for i, texts in sorted(reasons.items())
+    )
+
+
+def breaks(segments: Sequence[Segment], gaps: Gaps) -> tuple[int, ...]:
+    """The places at which a new sequence begins: none where the chain runs across gaps."""
+    if gaps.mode == "across":
+        return ()
+    return tuple(i for i, (a, b) in enumerate(pairwise(segments), 1) if b.start - a.end > gaps.longest + ROUNDING)
+
+
+def label_sequences(
+    labeler: PhoneLabeler,
+    items: Sequence[tuple[NDArray[float32], Sequence[Segment], Sequence[int]]],
+    *,
+    n_best: int = 1,
+    decode: Decoding = "posterior",
+    groups: Sequence[int] | None = None,
+) -> list[list[LabelledSegment]]:
+    """Label several utterances, each (features, segments, starts), in one batch.
+
+    An utterance with `starts` goes to the model as several sequences of one speaker, and comes back as one.
+    """
+    features: list[NDArray[float32]] = []
+    segments: list[Sequence[Segment]] = []
+    owners: list[int] = []
+    for n, (rows, own, starts) in enumerate(items):
+        edges = [0, *starts, len(own)]
+        for begin, end in pairwise(edges):
+            features.append(rows[begin:end])
+            segments.append(own[begin:end])
+            owners.append(n)
+    speakers = owners if groups is None else [groups[n] for n in owners]
+    answers = labeler.label_features(features, segments=segments, n_best=n_best, decode=decode, groups=speakers)
+    whole: list[list[LabelledSegment]] = [[] for _ in items]
+    for n, part in zip(owners, answers, strict=True):
+        whole[n] += part
+    return whole
+
+
+def with_skipped(prepared: Prepared, labelled: Sequence[LabelledSegment]) -> list[LabelledSegment | Skipped]:
+    """The answer with the segments that were set aside, at the places where the input had them."""
+    if not prepared.skipped:
+        return list(labelled)
+    out: list[LabelledSegment | Skipped] = []
+    waiting = list(prepared.skipped)
+    for index, segment in zip(prepared.indices, labelled, strict=True):
+        while waiting and waiting[0][0] < index:
+            out.append(waiting.pop(0)[1])
+        out.append(segment)
+    return [*out, *(skipped for _, skipped in waiting)]
 
 
 def annotated(prepared: Prepared, labelled: Sequence[LabelledSegment], format: str) -> bytes:
     """The annotation with the labels and the posteriors added, in `format`; the input's tiers stay as they are.
 
-    Where segments were repaired, the added tiers hold the times that were labelled. A format with room for one tier
-    gets the labelled tier with those times.
+    Where segments were repaired, the added tiers hold the times that were labelled; they have no entry for a segment
+    that was set aside. A format with room for one tier gets the labelled tier with those times.
+
+    Raises:
+        AnnotationError: the format cannot hold it.
     """
+    try:
+        return _annotated(prepared, labelled, format)
+    except AnnotationError:
+        if not prepared.skipped:
+            raise
+    # A tier with, say, a reversed interval cannot be written; without those that were set aside it can.
+    bad = {index for index, _ in prepared.skipped}
+    kept = replace(prepared.tier, entries=[s for i, s in enumerate(prepared.tier.entries) if i not in bad])
+    tiers = [kept if tier is prepared.tier else tier for tier in prepared.annotation.tiers]
+    source = replace(prepared.annotation, tiers=tiers)
+    return _annotated(replace(prepared, annotation=source, tier=kept), labelled, format)
+
+
+def _annotated(prepared: Prepared, labelled: Sequence[LabelledSegment], format: str) -> bytes:
     source, tier = prepared.annotation, replace(prepared.tier, entries=prepared.segments)
     if notation.FORMATS[format].flat:
         source = replace(source, tiers=[tier if kept is prepared.tier else kept for kept in source.tiers])
     answer = notation.add_labels(
         source, tier, [segment.label for segment in labelled], [segment.posterior for segment in labelled]
     )
-    return notation.write(answer, format)
+    return conversion.written(answer, format, rate=prepared.rate)
 
 
 def media_type(format: str) -> str:

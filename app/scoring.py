@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from app.errors import NotReady, Overloaded
+from app.labelling import label_sequences
 from app.registry import Entry
 from app.settings import Settings
 from features.segments import Segment
@@ -39,6 +40,7 @@ class _Item:
     decode: Decoding
     answer: asyncio.Future[Scored]
     since: float
+    starts: Sequence[int] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,11 +117,21 @@ class Scorer:
         return await asyncio.get_running_loop().run_in_executor(self._pool, lambda: work(*args, **kwargs))
 
     async def label(
-        self, entry: Entry, features: Any, segments: list[Segment], *, n_best: int, decode: Decoding
+        self,
+        entry: Entry,
+        features: Any,
+        segments: list[Segment],
+        *,
+        n_best: int,
+        decode: Decoding,
+        starts: Sequence[int] = (),
     ) -> Scored:
-        """Label one utterance, in a batch with whatever else waits for the same model."""
+        """Label one utterance, in a batch with whatever else waits for the same model.
+
+        At each place in `starts` a new sequence begins, over whose start the chain does not run.
+        """
         answer: asyncio.Future[Scored] = asyncio.get_running_loop().create_future()
-        self._waiting.append(_Item(entry, features, segments, n_best, decode, answer, time.perf_counter()))
+        self._waiting.append(_Item(entry, features, segments, n_best, decode, answer, time.perf_counter(), starts))
         self._wake.set()
         return await answer
 
@@ -160,9 +172,9 @@ def _label_batch(batch: Sequence[_Item]) -> list[Scored | Exception]:
     begun = time.perf_counter()
     first = batch[0]
     try:
-        labelled = first.entry.labeler.label_features(
-            [item.features for item in batch],
-            segments=[item.segments for item in batch],
+        labelled = label_sequences(
+            first.entry.labeler,
+            [(item.features, item.segments, item.starts) for item in batch],
             n_best=max(item.n_best for item in batch),
             decode=first.decode,
         )
@@ -202,7 +214,7 @@ def set_threads(threads: int) -> None:
     OpenMP keeps the number for each thread, so the torch worker calls this for itself as well.
     """
     import torch
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+    from threadpoolctl import threadpool_limits
 
     torch.set_num_threads(threads)
     threadpool_limits(1, user_api="blas")

@@ -162,6 +162,8 @@ def sift(segments: Sequence[Segment], duration: float | None, *, fix: bool = Fal
     indexed, notices = _repair(segments, duration, fix=fix)
     aside: list[SegmentProblem] = []
     while problems := validate([s for _, s in indexed], duration):
+        # What is wrong in itself goes first: its times say nothing about the order of the others.
+        problems = tuple(p for p in problems if p.kind not in ("unsorted", "overlap")) or problems
         aside += _relocate(problems, indexed, segments)
         bad = {p.index for p in problems}
         indexed = [pair for i, pair in enumerate(indexed) if i not in bad]

@@ -1,4 +1,7 @@
-"""`phonechain label`: one recording and its segmentation in, labels and posteriors out."""
+"""`phonechain label`: recordings and their segmentations in, labels and posteriors out.
+
+One recording is labelled here, a folder of them in `label_folder`.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +21,13 @@ if TYPE_CHECKING:
 
 
 def label(
-    audio: Annotated[Path, typer.Argument(help="The recording.", metavar="AUDIO")],
-    segments: Annotated[Path, typer.Argument(help="Its segmentation, in any format that is read.", metavar="SEGMENTS")],
+    audio: Annotated[
+        Path, typer.Argument(help="The recording, or a folder of recordings with annotations.", metavar="AUDIO")
+    ],
+    segments: Annotated[
+        Path | None,
+        typer.Argument(help="Its segmentation, in any format that is read; none for a folder.", metavar="[SEGMENTS]"),
+    ] = None,
     model: Annotated[
         str, typer.Option("--model", "-m", help="A model file, or default for the shipped one.")
     ] = "default",
@@ -32,16 +40,59 @@ def label(
         str, typer.Option(help="posterior: the likeliest label of each segment; viterbi: the likeliest sequence.")
     ] = "posterior",
     fix: Annotated[bool, typer.Option("--fix", help="Sort segments and remove overlaps of up to 10 ms.")] = False,
+    on_bad_segment: Annotated[
+        str, typer.Option(help="refuse: a segment that does not fit refuses its file; skip: it alone gets no label.")
+    ] = "refuse",
+    gaps: Annotated[
+        str,
+        typer.Option(help="across: the chain runs on where segments do not touch; break: not over a gap of --max-gap."),
+    ] = "across",
+    max_gap: Annotated[float, typer.Option(help="Seconds; a longer gap breaks the chain with --gaps break.")] = 0.2,
     format: Annotated[
         str | None,
-        typer.Option("--format", "-f", help="table, json, or an annotation format; by default what --out's name says."),
+        typer.Option(
+            "--format",
+            "-f",
+            help="table, json, or an annotation format; by default what --out's name says, in a folder the input's.",
+        ),
     ] = None,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="File to write instead of standard output.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="File to write instead of standard output; the folder to write a folder to."),
+    ] = None,
+    doubtful: Annotated[int, typer.Option(help="Print the N least certain segments.", metavar="N", min=0)] = 0,
+    table: Annotated[
+        Path | None, typer.Option("--table", help="CSV file to write: a row a segment, the least certain first.")
+    ] = None,
 ) -> None:
-    """Label the segments of one recording."""
+    """Label the segments of one recording, or of every recording below a folder.
+
+    How certain a segment is says the posterior of the label that it came with, else of its answer.
+    """
+    options = checked_options(
+        channel=channel,
+        n_best=n_best,
+        decode=decode,
+        fix=fix,
+        tier=tier,
+        on_bad_segment=on_bad_segment,
+        gaps=gaps,
+        max_gap=max_gap,
+    )
+    common.check_output(table)
+    if audio.is_dir():
+        from app.cli.label_folder import label_folder
+
+        if segments is not None:
+            raise SettingsError(
+                f"expected no SEGMENTS with {audio}, which is a folder: they lie inside, got {segments}"
+            )
+        label_folder(audio, out, model, format, options, doubtful, table)
+        return
     common.existing_file(audio, "a sound file")
+    if segments is None:
+        raise SettingsError(f"expected SEGMENTS, the segmentation of {audio}, got none")
     common.existing_file(segments, "an annotation file")
-    options = checked_options(channel=channel, n_best=n_best, decode=decode, fix=fix, tier=tier)
     wanted = _wanted_format(format, out)
     common.check_output(out)
     labeler = common.load_model(model)
@@ -49,16 +100,26 @@ def label(
     common.warn(ready.notices)
     if wanted == "table":
         print_table(ready, labelled, out)
-        return
-    if wanted == "json":
-        data = (
-            json.dumps(as_answer(labeler, model, ready, labelled), ensure_ascii=False, indent=2).encode("utf-8") + b"\n"
-        )
     else:
-        from app import labelling
+        common.write_output(written(labeler, model, ready, labelled, wanted), out)
+    if doubtful or table is not None:
+        from app.cli.label_folder import Rows
 
-        data = labelling.annotated(ready, labelled, wanted)
-    common.write_output(data, out)
+        rows = Rows()
+        rows.add(str(segments), ready, labelled)
+        rows.finish(doubtful, table)
+
+
+def written(
+    labeler: PhoneLabeler, model: str, ready: Prepared, labelled: Sequence[LabelledSegment], wanted: str
+) -> bytes:
+    """The answer as `POST /classify` gives it (`json`), or as an annotation file. Raises AnnotationError."""
+    if wanted == "json":
+        answer = as_answer(labeler, model, ready, labelled)
+        return json.dumps(answer, ensure_ascii=False, indent=2).encode("utf-8") + b"\n"
+    from app import labelling
+
+    return labelling.annotated(ready, labelled, wanted)
 
 
 def checked_options(**options: Any) -> dict[str, Any]:
@@ -77,7 +138,11 @@ def checked_options(**options: Any) -> dict[str, Any]:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         raise SettingsError(f"--{str(first['loc'][0]).replace('_', '-')}: {expected(first)}") from None
-    return known.model_dump(include=set(options))
+    made = known.model_dump(include=set(options))
+    if "max_gap" in made:
+        made["gaps"] = known.gap_rule
+        del made["max_gap"]
+    return made
 
 
 def _wanted_format(format: str | None, out: Path | None) -> str:
@@ -107,12 +172,15 @@ def label_files(
 
     segmentation = notation.read(segments.read_bytes(), name=segments.name)
     ready = labelling.prepared(audio, segmentation, labeler.features_, **options)
-    [labelled] = labeler.label_features([ready.features], segments=[ready.segments], n_best=n_best, decode=decode)
+    [labelled] = labelling.label_sequences(
+        labeler, [(ready.features, ready.segments, ready.starts)], n_best=n_best, decode=decode
+    )
     return ready, labelled
 
 
 def as_answer(labeler: PhoneLabeler, name: str, ready: Prepared, labelled: Sequence[LabelledSegment]) -> dict[str, Any]:
     """The same JSON as `POST /classify` answers, without the timing."""
+    from app.labelling import with_skipped
     from app.schemas.classify import answer
 
     return answer(
@@ -120,13 +188,20 @@ def as_answer(labeler: PhoneLabeler, name: str, ready: Prepared, labelled: Seque
         version=str(labeler.card_.get("version", "")),
         duration=ready.duration,
         tier=ready.tier.name,
-        labelled=labelled,
+        labelled=with_skipped(ready, labelled),
         notices=ready.notices,
+        gaps=ready.gaps,
+        sequences=len(ready.starts) + 1,
     )
 
 
 def print_table(ready: Prepared, labelled: Sequence[LabelledSegment], out: Path | None = None) -> None:
-    """A row a segment, with the given label, its posterior and its rank where there were labels, and the runners-up."""
+    """A row a segment, with the given label, its posterior and its rank where there were labels, and the runners-up.
+
+    A segment that was set aside has its times and its given label only.
+    """
+    from app.labelling import with_skipped
+
     given = any(segment.given is not None for segment in labelled)
     more = max((len(segment.n_best) for segment in labelled), default=1) > 1
     columns: list[str | tuple[str, str]] = [("start", "right"), ("end", "right"), "label", ("posterior", "right")]
@@ -135,13 +210,13 @@ def print_table(ready: Prepared, labelled: Sequence[LabelledSegment], out: Path 
     if more:
         columns.append("next")
     table = common.table(*columns)
-    for segment in labelled:
-        row = [f"{segment.start:.3f}", f"{segment.end:.3f}", segment.label or "", f"{segment.posterior:.3f}"]
+    for segment in with_skipped(ready, labelled):
+        certainty = "" if segment.posterior is None else f"{segment.posterior:.3f}"
+        row = [f"{segment.start:.3f}", f"{segment.end:.3f}", segment.label or "", certainty]
         if given:
-            known = segment.given_posterior is not None
             row += [
                 segment.given or "",
-                f"{segment.given_posterior:.3f}" if known else "",
+                f"{segment.given_posterior:.3f}" if segment.given_posterior is not None else "",
                 str(segment.given_rank) if segment.given_rank is not None else "",
             ]
         if more:

@@ -75,12 +75,19 @@ async def classify(request: Request, settings: SettingsDep, models: ModelsDep, s
             tier=asked.options.tier,
             channel=asked.options.channel,
             fix=asked.options.fix,
+            on_bad_segment=asked.options.on_bad_segment,
+            gaps=asked.options.gap_rule,
             max_seconds=settings.max_audio_seconds,
             max_segments=settings.max_segments,
         )
         spent = time.perf_counter() - begun
         scored = await scorer.label(
-            entry, ready.features, ready.segments, n_best=asked.options.n_best, decode=asked.options.decode
+            entry,
+            ready.features,
+            ready.segments,
+            n_best=asked.options.n_best,
+            decode=asked.options.decode,
+            starts=ready.starts,
         )
         return await scorer.in_pool(written, asked, entry, ready, scored, begun, spent)
 
@@ -216,8 +223,10 @@ def written(asked: Asked, entry: Entry, ready: Prepared, scored: Scored, begun: 
         version=entry.version,
         duration=ready.duration,
         tier=None if asked.listed else ready.tier.name,
-        labelled=scored.labelled,
+        labelled=labelling.with_skipped(ready, scored.labelled),
         notices=ready.notices,
+        gaps=ready.gaps,
+        sequences=len(ready.starts) + 1,
         timing={
             "features": spent,
             "queue": scored.queue,

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
+from app.labelling import MAX_GAP, Gaps, Skipped
 from features.annotation import FORMATS
 from features.errors import Notice
 from features.segments import Segment
@@ -44,11 +45,29 @@ class ClassifyOptions(BaseModel):
     fix: bool = Field(
         False, description="Sort the segments and remove overlaps of up to 10 ms; each repair is a warning."
     )
+    on_bad_segment: Literal["refuse", "skip"] = Field(
+        "refuse",
+        description="What a segment does that does not fit: `refuse` the request, or be skipped, which gives it a null "
+        "label with the reason, and a warning.",
+    )
+    gaps: Literal["across", "break"] = Field(
+        "across",
+        description="Where segments do not touch: `across` lets the chain run on as if they did; `break` begins a new "
+        "sequence after each gap longer than `max_gap`, so that neither the chain nor the model's window of several "
+        "segments reaches across.",
+    )
+    max_gap: float = Field(
+        MAX_GAP, ge=0, allow_inf_nan=False, description="Seconds; a longer gap breaks the chain with `gaps=break`."
+    )
     format: str = Field(
         "json",
         description="Format of the answer: `json`, or the name of an annotation format, which gives an annotation file "
         "with the labels and the posteriors as new tiers.",
     )
+
+    @property
+    def gap_rule(self) -> Gaps:
+        return Gaps(self.gaps, self.max_gap)
 
     @field_validator("n_best")
     @classmethod
@@ -113,14 +132,23 @@ class Alternative(BaseModel):
 class LabelledSegmentOut(BaseModel):
     """A segment with its label. `given...` are there where the request gave the segment a label."""
 
-    start: float = Field(description="Seconds.")
-    end: float = Field(description="Seconds.")
-    label: str | None = Field(description="The label found.")
+    start: float | None = Field(description="Seconds; null where a skipped segment has no finite time.")
+    end: float | None = Field(description="Seconds.")
+    label: str | None = Field(description="The label found; null for a segment that was skipped.")
     posterior: float | None = Field(description="Probability of that label, from 0 to 1.")
     n_best: list[Alternative] = Field(description="The likeliest labels, in falling order.")
     given: str | None = Field(None, description="The label that the request gave.")
     given_posterior: float | None = Field(None, description="Probability of the given label.")
     given_rank: int | None = Field(None, description="Rank of the given label, 1 for the likeliest.")
+    skipped: str | None = Field(None, description="Why the segment was skipped; there only if it was.")
+
+
+class GapsOut(BaseModel):
+    """What was done where segments do not touch."""
+
+    mode: Literal["across", "break"]
+    max_gap: float = Field(description="Seconds; with `break`, a longer gap begins a new sequence.")
+    sequences: int = Field(description="Sequences that were labelled, each a chain of its own.")
 
 
 class ModelReference(BaseModel):
@@ -158,6 +186,7 @@ class ClassifyAnswer(BaseModel):
         None, description="The tier that the segments came from; null where the request listed them."
     )
     segments: list[LabelledSegmentOut]
+    gaps: GapsOut
     warnings: list[NoticeOut]
     timing: Timing | None = None
 
@@ -175,9 +204,11 @@ def answer(
     tier: str | None,
     labelled: Sequence[Any],
     notices: Sequence[Notice],
+    gaps: Gaps,
+    sequences: int,
     timing: dict[str, float] | None = None,
 ) -> dict[str, Any]:
-    """A `ClassifyAnswer` as plain data. `labelled` are the model's LabelledSegment.
+    """A `ClassifyAnswer` as plain data. `labelled` are the model's LabelledSegment, and Skipped.
 
     Plain data, because building and checking a model instance for each of 20 000 segments costs more than labelling.
     """
@@ -186,15 +217,16 @@ def answer(
         "duration": round(duration, 6),
         "tier": tier,
         "segments": [_segment(segment) for segment in labelled],
+        "gaps": {"mode": gaps.mode, "max_gap": gaps.longest, "sequences": sequences},
         "warnings": [notice.as_dict() for notice in notices],
         **({"timing": {key: round(1e3 * value, 3) for key, value in timing.items()}} if timing is not None else {}),
     }
 
 
 def _segment(segment: Any) -> dict[str, Any]:
-    out = {
-        "start": segment.start,
-        "end": segment.end,
+    out: dict[str, Any] = {
+        "start": _time(segment.start),
+        "end": _time(segment.end),
         "label": segment.label,
         "posterior": rounded(segment.posterior),
         "n_best": [{"label": label, "posterior": rounded(posterior)} for label, posterior in segment.n_best],
@@ -203,4 +235,11 @@ def _segment(segment: Any) -> dict[str, Any]:
         out["given"] = segment.given
         out["given_posterior"] = rounded(segment.given_posterior)
         out["given_rank"] = segment.given_rank
+    if isinstance(segment, Skipped):
+        out["skipped"] = segment.reason
     return out
+
+
+def _time(seconds: float) -> float | None:
+    """JSON has no word for what is not finite."""
+    return seconds if math.isfinite(seconds) else None

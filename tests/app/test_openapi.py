@@ -111,4 +111,7 @@ def test_form_json_and_query_have_the_same_options(schema: dict[str, Any]) -> No
     form = set(operation["requestBody"]["content"]["multipart/form-data"]["schema"]["properties"])
     body = set(schema["components"]["schemas"]["ClassifyBody"]["properties"])
     assert form == body == query | {"audio", "segments"}
-    assert query == {"model", "tier", "channel", "n_best", "decode", "fix", "format"}
+    assert query == {
+        *("model", "tier", "channel", "n_best", "decode", "fix", "format"),
+        *("on_bad_segment", "gaps", "max_gap"),
+    }

@@ -169,6 +169,11 @@ def test_sift_sets_aside_what_is_bad_and_keeps_the_places():
     assert {p.index for p in sifted.problems} == {1, 2, 4}
 
 
+def test_a_bad_segment_takes_no_good_one_with_it():
+    segments = [Segment(0.0, 0.1), Segment(0.9, 0.8), Segment(0.1, 0.2), Segment(0.2, 0.3)]
+    assert sift(segments, 1.0).indices == [0, 2, 3]
+
+
 def test_sift_with_nothing_left_refuses_with_the_hint():
     with pytest.raises(SegmentError, match="milliseconds"):
         sift([Segment(2000, 2900)], 3.0)

@@ -1,0 +1,290 @@
+"""`phonechain label FOLDER`: every recording of a folder labelled, the least certain segments first."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import re
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from app.cli import common
+from features.errors import Notice, PhonechainError, SettingsError
+
+if TYPE_CHECKING:
+    from app.labelling import Prepared, Skipped
+    from features.annotation import Annotation
+    from model.labeler import LabelledSegment, PhoneLabeler
+
+BATCH = 16
+"""Recordings labelled at once."""
+
+COLUMNS = (
+    "file", "segment", "start", "end", "certainty", "given", "given_posterior", "given_rank", "label", "posterior",
+    "skipped",
+)  # fmt: skip
+
+_ALONE = re.compile("beside it|passed over")
+"""Said of files that lack a partner: they are told, and nothing has failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A recording with the files that may annotate it, or with its part of a file that annotates many."""
+
+    audio: Path
+    annotations: list[Path]
+    part: Annotation | None
+    speaker: str | None
+
+
+@dataclass(slots=True)
+class Work:
+    """One recording, ready to be labelled. `format` and `target` are what is written and where."""
+
+    pair: Pair
+    ready: Prepared
+    format: str
+    target: Path
+
+
+@dataclass
+class Rows:
+    """Every segment with how certain it is: the posterior of its given label where it has one, else of its answer."""
+
+    rows: list[tuple[float, str, int, LabelledSegment | Skipped]] = field(default_factory=list)
+
+    def add(self, file: str, ready: Prepared, labelled: Sequence[LabelledSegment]) -> None:
+        from app.labelling import with_skipped
+
+        for n, segment in enumerate(with_skipped(ready, labelled)):
+            self.rows.append((_certainty(segment), file, n, segment))
+
+    def finish(self, doubtful: int, table: Path | None) -> None:
+        """Print the first `doubtful`, and write them all."""
+        self.rows.sort(key=lambda row: row[:3])
+        if doubtful:
+            self._print(doubtful)
+        if table is not None:
+            common.write_output(self._csv(), table)
+            print(f"wrote {table} ({len(self.rows)} segments, the least certain first)", file=sys.stderr)
+
+    def _print(self, most: int) -> None:
+        table = common.table(
+            "file", ("start", "right"), ("end", "right"), "given", ("posterior", "right"), "label",
+            ("posterior", "right"), title="Least certain",
+        )  # fmt: skip
+        for certainty, file, _, s in self.rows[:most]:
+            if not math.isfinite(certainty):  # set aside: nothing is known of it
+                break
+            of_given = "" if s.given_posterior is None else f"{s.given_posterior:.4f}"
+            table.add_row(
+                file, f"{s.start:.3f}", f"{s.end:.3f}", s.given or "", of_given, s.label or "", f"{s.posterior:.4f}"
+            )
+        common.console().print(table)
+
+    def _csv(self) -> bytes:
+        out = io.StringIO(newline="")
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow(COLUMNS)
+        for certainty, file, n, s in self.rows:
+            writer.writerow(
+                (
+                    file, n, s.start, s.end, _number(certainty if math.isfinite(certainty) else None), s.given or "",
+                    _number(s.given_posterior), s.given_rank or "", s.label or "", _number(s.posterior),
+                    getattr(s, "reason", ""),
+                )
+            )  # fmt: skip
+        return out.getvalue().encode()
+
+
+def _certainty(segment: LabelledSegment | Skipped) -> float:
+    """Infinite for a segment that was set aside, so that it comes last."""
+    known = segment.given_posterior if segment.given_posterior is not None else segment.posterior
+    return math.inf if known is None else known
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.6g}"
+
+
+def label_folder(
+    root: Path,
+    out: Path | None,
+    model: str,
+    format: str | None,
+    options: dict[str, Any],
+    doubtful: int,
+    table: Path | None,
+) -> None:
+    """Label every pair below `root` into the same tree below `out`.
+
+    Exits with 1 if files could not be used, 2 if nothing could be done.
+    """
+    from app.cli.label import written
+    from app.labelling import label_sequences
+
+    form = _checked(root, out, format, doubtful, table)
+    pairs, problems = find_pairs(root)
+    labeler = common.load_model(model)
+    decoding = {name: options.pop(name) for name in ("n_best", "decode")}
+    rows, notices, failed, done = Rows(), _Notices(), 0, 0
+    with common.bars() as bars:
+        for problem in problems:
+            alone = _ALONE.search(problem.message) is not None
+            bars.line(f"{'left out' if alone else 'failed'} {problem}")
+            failed += not alone
+
+        def fail(file: Path, error: Exception) -> None:
+            nonlocal failed
+            failed += 1
+            bars.line(f"failed {common.file_line(file, error)}")
+
+        for at in range(0, len(pairs), BATCH):
+            work = _prepared(pairs[at : at + BATCH], root, out, form, labeler, options, fail)
+            speakers: dict[str, int] = {}
+            answers = label_sequences(
+                labeler,
+                [(one.ready.features, one.ready.segments, one.ready.starts) for one in work],
+                groups=[speakers.setdefault(one.pair.speaker or f"\0{n}", len(speakers)) for n, one in enumerate(work)],
+                **decoding,
+            )
+            for one, labelled in zip(work, answers, strict=True):
+                file = one.pair.annotations[0]
+                try:
+                    if out is not None:
+                        data = written(labeler, model, one.ready, labelled, one.format)
+                        one.target.parent.mkdir(parents=True, exist_ok=True)
+                        common.write_output(data, one.target)
+                except (PhonechainError, OSError) as error:
+                    fail(file, error)
+                    continue
+                done += 1
+                rows.add(str(file), one.ready, labelled)
+                notices.add(file, one.ready.notices)
+            bars.update("label", min(at + BATCH, len(pairs)), len(pairs))
+    common.warn(notices.counted())
+    rows.finish(doubtful, table)
+    wrong = f"; {failed} files could not be used" if failed else ""
+    where = f" to {out}" if out is not None else ""
+    print(f"labelled {len(rows.rows)} segments of {done} recordings{where}{wrong}", file=sys.stderr)
+    if failed or not done:
+        raise typer.Exit(1 if done else 2)
+
+
+def _checked(root: Path, out: Path | None, format: str | None, doubtful: int, table: Path | None) -> str | None:
+    """The format that is asked for. Raises SettingsError."""
+    from features.annotation import FORMATS
+
+    if out is None and not doubtful and table is None:
+        raise SettingsError("expected --out DIR for a folder (or --doubtful, or --table), got none")
+    if out is not None and out.is_file():
+        raise SettingsError(f"expected a folder for --out, got {out}, which is a file", value=str(out))
+    if out is not None and out.resolve().is_relative_to(root.resolve()):
+        raise SettingsError(
+            f"expected --out outside {root}, got {out}: what is written there would be taken for its annotations",
+            value=str(out),
+        )
+    if format is not None and format not in FORMATS:
+        raise SettingsError(f"--format: expected one of {', '.join(FORMATS)} for a folder, got {format!r}")
+    return format
+
+
+def find_pairs(root: Path) -> tuple[list[Pair], list[Any]]:
+    """Recordings and annotations as a corpus pairs them, and problems with files that found no partner.
+
+    Raises:
+        SettingsError, CorpusError: there is no pair, or a table that cannot be read.
+    """
+    from features.corpora import folder
+    from features.corpora import table as tables
+
+    table = next((root / name for name in tables.NAMES if (root / name).is_file()), None)
+    rows = tables.read(table) if table is not None else None
+    stems, others = folder._scan(root, table)
+    found, problems = folder._pair(root, stems)
+    if not found:
+        raise folder._nothing(root, stems, others)
+    pairs = []
+    for pair in found:
+        stem = pair.audio.relative_to(root).with_suffix("").as_posix()
+        pairs.append(Pair(pair.audio, pair.annotations, pair.part, folder._whose(root, pair.audio, rows, stem)[0]))
+    return pairs, problems
+
+
+def _prepared(
+    pairs: Sequence[Pair],
+    root: Path,
+    out: Path | None,
+    form: str | None,
+    labeler: PhoneLabeler,
+    options: dict[str, Any],
+    fail: Callable[[Path, Exception], None],
+) -> list[Work]:
+    """Read, decode and compute features; what cannot be used is told and left out."""
+    from app import conversion, labelling
+    from features.annotation import FORMATS
+
+    ready = []
+    for pair in pairs:
+        file = pair.annotations[0]
+        try:
+            file, annotation = _annotation(pair)
+            prepared = labelling.prepared(pair.audio, annotation, labeler.features_, **options)
+        except (PhonechainError, OSError) as error:
+            fail(file if not _of_sound(error) else pair.audio, error)
+            continue
+        chosen = form or annotation.format
+        own = file.suffix if file.suffix.lower() in FORMATS[chosen].suffixes else conversion.suffix(chosen)
+        target = (out or root) / pair.audio.relative_to(root).with_suffix(own)
+        ready.append(Work(Pair(pair.audio, [file], None, pair.speaker), prepared, chosen, target))
+    return ready
+
+
+def _of_sound(error: Exception) -> bool:
+    from features.errors import AudioError
+
+    return isinstance(error, AudioError)
+
+
+def _annotation(pair: Pair) -> tuple[Path, Annotation]:
+    """The first candidate that is an annotation. Raises AnnotationError, OSError."""
+    from app.conversion import rate_beside
+    from features import annotation as notation
+    from features.errors import UnrecognisedAnnotation
+
+    if pair.part is not None:
+        return pair.annotations[0], pair.part
+    for file in pair.annotations:
+        data = file.read_bytes()
+        try:
+            read = notation.read(data, name=file.name, utterance=pair.audio.stem)
+        except UnrecognisedAnnotation:
+            if file is pair.annotations[-1]:
+                raise
+            continue
+        if any(notice.code == "rate-assumed" for notice in read.notices) and (rate := rate_beside(pair.audio)):
+            read = notation.read(data, name=file.name, utterance=pair.audio.stem, rate=rate)
+        return file, read
+    raise AssertionError("there is always a candidate")
+
+
+class _Notices:
+    """Warnings of many files, one of each kind with the number of files."""
+
+    def __init__(self) -> None:
+        from features.corpora.base import NoticeCount
+
+        self._count = NoticeCount()
+
+    def add(self, file: Path, notices: Sequence[Notice]) -> None:
+        self._count.add(file, notices)
+
+    def counted(self) -> list[Notice]:
+        return self._count.notices()

@@ -1,0 +1,163 @@
+"""`phonechain label FOLDER`: every recording labelled, the least certain segments first."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from app import conversion, samples
+from app.cli import main
+from features import annotation as notation
+
+TEXTGRID = notation.read(samples.SEGMENTS.read_bytes())
+COUNT = 23
+
+
+def put(folder: Path, name: str, form: str = "textgrid") -> Path:
+    """The sample under some name, with its annotation in some format."""
+    folder.mkdir(parents=True, exist_ok=True)
+    shutil.copy(samples.AUDIO, folder / f"{name}.flac")
+    file = folder / f"{name}{conversion.suffix(form)}"
+    file.write_bytes(conversion.written(TEXTGRID, form, rate=22050))
+    return file
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file())
+
+
+def test_every_pair_in_its_own_format_and_place(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    root, out = tmp_path / "in", tmp_path / "out"
+    put(root / "amy", "a")
+    put(root / "amy", "b", "htk")
+    put(root / "bob", "c", "timit")
+    put(root / "bob", "d", "eaf")
+    assert main(["label", str(root), "--out", str(out)]) == 0
+    assert names(out) == ["amy/a.TextGrid", "amy/b.lab", "bob/c.phn", "bob/d.eaf"]
+    assert f"labelled {4 * COUNT} segments of 4 recordings to {out}" in capfd.readouterr().err
+    assert main(["label", str(samples.AUDIO), str(samples.SEGMENTS), "--out", str(tmp_path / "one.TextGrid")]) == 0
+    assert (out / "amy/a.TextGrid").read_bytes() == (tmp_path / "one.TextGrid").read_bytes()
+    known = [s.label for s in notation.read((tmp_path / "one.TextGrid").read_bytes()).tiers[-2].entries]
+    for name in ("amy/b.lab", "bob/c.phn"):
+        read = notation.read((out / name).read_bytes(), name=name, rate=22050)
+        assert [s.label for s in read.tiers[0].entries] == known
+        assert read.tiers[0].entries[-1].end == pytest.approx(1.89, abs=1e-3)
+
+
+def test_one_format_for_all(tmp_path: Path) -> None:
+    put(tmp_path / "in", "a")
+    put(tmp_path / "in", "b", "htk")
+    assert main(["label", str(tmp_path / "in"), "--out", str(tmp_path / "out"), "--format", "csv"]) == 0
+    assert names(tmp_path / "out") == ["a.csv", "b.csv"]
+    assert main(["label", str(tmp_path / "in"), "--out", str(tmp_path / "json"), "--format", "json"]) == 0
+    assert len(json.loads((tmp_path / "json/b.json").read_text())["segments"]) == COUNT
+
+
+def test_bad_files_are_told_and_stop_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    root, out = tmp_path / "in", tmp_path / "out"
+    put(root, "good")
+    put(root, "syntax", "htk").write_text("0 800000 IH\n800000 N\n")
+    put(root, "segments", "htk").write_text("0 800000 IH\n800000 80000000 N\n")
+    put(root, "sound")
+    (root / "sound.flac").write_bytes(b"no sound")
+    (root / "alone.lab").write_text("0 800000 IH\n")
+    assert main(["label", str(root), "--out", str(out)]) == 1
+    err = capfd.readouterr().err
+    assert names(out) == ["good.TextGrid"]
+    failed = {line.split(": ")[0]: line for line in err.splitlines() if line.startswith("failed ")}
+    assert set(failed) == {f"failed {root / n}" for n in ("syntax.lab:2", "segments.lab", "sound.flac")}
+    assert f"left out {root / 'alone.lab'}: " in err
+    assert "3 files could not be used" in err
+    assert main(["label", str(root), "--out", str(out), "--on-bad-segment", "skip"]) == 1
+    assert "segments.lab" in names(out)
+
+
+def test_nothing_could_be_done(tmp_path: Path) -> None:
+    put(tmp_path / "in", "a", "htk").write_text("0 800000 IH\n800000 N\n")
+    assert main(["label", str(tmp_path / "in"), "--out", str(tmp_path / "out")]) == 2
+    (tmp_path / "empty").mkdir()
+    assert main(["label", str(tmp_path / "empty"), "--out", str(tmp_path / "out")]) == 2
+
+
+def test_files_without_a_partner_are_no_failure(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    put(tmp_path / "in", "a")
+    shutil.copy(samples.AUDIO, tmp_path / "in/b.flac")
+    assert main(["label", str(tmp_path / "in"), "--out", str(tmp_path / "out")]) == 0
+    assert "no annotation beside it" in capfd.readouterr().err
+
+
+def test_the_least_certain_first(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    root, table = tmp_path / "in", tmp_path / "all.csv"
+    put(root, "a")
+    wrong = put(root, "b", "htk")
+    wrong.write_text(wrong.read_text().replace(" N\n", " ZH\n", 1).replace(" B\n", " strange\n", 1))
+    assert main(["label", str(root), "--table", str(table), "--doubtful", "3"]) == 0
+    rows = list(csv.DictReader(table.open()))
+    assert len(rows) == 2 * COUNT
+    certainty = [float(row["certainty"]) for row in rows]
+    assert certainty == sorted(certainty)
+    for row in rows:
+        known = row["given_posterior"] or row["posterior"]  # a label that the model does not know has no posterior
+        assert float(row["certainty"]) == float(known)
+    assert [row["given_posterior"] for row in rows if row["given"] == "strange"] == [""]
+    [zh] = [n for n, row in enumerate(rows) if row["given"] == "ZH"]
+    assert zh < 5
+    out = capfd.readouterr().out
+    lines = [line.split() for line in out.splitlines() if str(root) in line]
+    assert [(line[0], float(line[1])) for line in lines] == [(r["file"], float(r["start"])) for r in rows[:3]]
+
+
+def test_skipped_segments_come_last(tmp_path: Path) -> None:
+    file = put(tmp_path / "in", "a", "htk")
+    file.write_text(file.read_text() + "18900000 40000000 Z\n")
+    table = tmp_path / "all.csv"
+    assert main(["label", str(tmp_path / "in"), "--table", str(table), "--on-bad-segment", "skip"]) == 0
+    rows = list(csv.DictReader(table.open()))
+    assert len(rows) == COUNT + 1
+    assert (rows[-1]["given"], rows[-1]["label"], rows[-1]["certainty"]) == ("Z", "", "")
+    assert "past the end" in rows[-1]["skipped"]
+
+
+def test_one_recording_has_a_table_too(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    table = tmp_path / "t.csv"
+    command = ["label", str(samples.AUDIO), str(samples.SEGMENTS), "--table", str(table), "--doubtful", "2"]
+    assert main(command) == 0
+    assert len(list(csv.DictReader(table.open()))) == COUNT
+    assert "Least certain" in capfd.readouterr().out
+
+
+def test_a_file_of_many_recordings(tmp_path: Path) -> None:
+    root = tmp_path / "in"
+    rows = put(root, "a", "htk").read_text()
+    put(root, "b", "htk").unlink()
+    (root / "a.lab").unlink()
+    (root / "all.mlf").write_text(f'#!MLF!#\n"*/a.lab"\n{rows}.\n"*/b.lab"\n{rows}.\n')
+    assert main(["label", str(root), "--out", str(tmp_path / "out")]) == 0
+    assert names(tmp_path / "out") == ["a.mlf", "b.mlf"]
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ([], "--out"),
+        (["--out", "{root}/labelled"], "outside"),
+        (["--out", "{root}"], "outside"),
+        (["--out", "{root}/a.flac"], "is a file"),
+        (["--out", "{root}/../out", "--format", "table"], "--format"),
+        (["--out", "{root}/../out", "--table", "{root}/../none/t.csv"], "t.csv"),
+        (["--out", "{root}/../out", "--model", "none.safetensors"], "none.safetensors"),
+    ],
+)
+def test_wrong_use(more: list[str], says: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    root = tmp_path / "in"
+    put(root, "a")
+    assert main(["label", str(root), *(word.format(root=root) for word in more)]) == 2
+    err = capfd.readouterr().err
+    assert says in err
+    assert err.count("\n") == 1
+    assert names(root) == ["a.TextGrid", "a.flac"]
+    assert not (tmp_path / "out").exists()
