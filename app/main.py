@@ -44,7 +44,15 @@ def create_app(settings: Settings | None = None, registry: Registry | None = Non
         await app.state.scorer.stop()
         await asyncio.to_thread(engine.stop)
 
-    app = FastAPI(title="Phonechain", version=version(), summary=openapi.SUMMARY, lifespan=lifespan)
+    # FastAPI's own pages load their scripts from elsewhere.
+    app = FastAPI(
+        title="Phonechain",
+        version=version(),
+        summary=openapi.SUMMARY,
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+    )
     app.state.settings = settings
     app.state.registry = registry
     app.state.scorer = Scorer(settings)
@@ -63,6 +71,7 @@ def create_app(settings: Settings | None = None, registry: Registry | None = Non
         problem_pages.router,
     ):  # fmt: skip
         app.include_router(router)
+    openapi.serve_page(app)
     openapi.install(app)
     return app
 

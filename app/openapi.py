@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import json
 from functools import cache
+from importlib import resources
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import FastAPI, HTTPException
+from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi.openapi.utils import get_openapi
+from fastapi.responses import FileResponse, HTMLResponse
 from pydantic.json_schema import models_json_schema
 
 from app import security
@@ -66,6 +69,9 @@ ERRORS = {
 }
 """The types of problem that `POST /classify` answers with, by status."""
 
+ASSETS = {"swagger-ui-bundle.js": "text/javascript", "swagger-ui.css": "text/css"}
+"""The files that the page loads."""
+
 _REF = "#/components/schemas/{model}"
 
 
@@ -73,6 +79,32 @@ _REF = "#/components/schemas/{model}"
 def examples() -> dict[str, Any]:
     """The worked examples; empty where they have not been written yet."""
     return dict(json.loads(EXAMPLES.read_text("utf-8"))) if EXAMPLES.is_file() else {}
+
+
+def serve_page(app: FastAPI) -> None:
+    """Serve `/docs`, with every file that it loads: it works on a machine without a network.
+
+    The files are Swagger UI's, out of the package fastapi-offline; that package's own application is not used.
+    """
+
+    @app.get("/docs", include_in_schema=False)
+    def page() -> HTMLResponse:
+        return get_swagger_ui_html(
+            openapi_url="openapi.json",
+            title=f"{app.title}: the interface",
+            swagger_js_url="docs/swagger-ui-bundle.js",
+            swagger_css_url="docs/swagger-ui.css",
+            swagger_favicon_url="data:,",
+            # The validator is a service elsewhere; models stay folded, since the operations are what people look for.
+            swagger_ui_parameters={"validatorUrl": None, "defaultModelsExpandDepth": 0},
+        )
+
+    @app.get("/docs/{name}", include_in_schema=False)
+    def asset(name: str) -> FileResponse:
+        if name not in ASSETS:
+            raise HTTPException(404, f"expected one of {', '.join(ASSETS)}, got {name[:80]!r}")
+        path = resources.files("fastapi_offline") / "static" / name
+        return FileResponse(str(path), media_type=ASSETS[name], headers={"Cache-Control": "public, max-age=86400"})
 
 
 def install(app: FastAPI) -> None:

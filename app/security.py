@@ -33,7 +33,7 @@ from app.settings import Settings
 from features.errors import PhonechainError
 
 SCOPES = ("read", "label", "train", "admin")
-OPEN = re.compile(r"/(health(/.*)?|docs|openapi\.json|problems(/.*)?|metrics)?\Z")
+OPEN = re.compile(r"/(health(/.*)?|docs(/.*)?|openapi\.json|problems(/.*)?|metrics)?\Z")
 """Addresses that need no key."""
 
 RULES: tuple[tuple[str, str, str], ...] = (
