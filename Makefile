@@ -7,11 +7,13 @@ HOST ?= 127.0.0.1
 PORT ?= 8000
 # Extra arguments for pip, for example `--extra-index-url` with the address of PyTorch's own index of CPU builds.
 PIP_ARGS ?=
+KILLS ?= 200
+FUZZ ?= 1000000
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --progress-bar on -q -c constraints.txt $(PIP_ARGS)
 STAMP := .venv/.installed
 
-.PHONY: help install run test test-slow lint format bench clean
+.PHONY: help install run test test-slow storm fuzz lint format bench clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -35,6 +37,12 @@ test: $(STAMP)  ## every quick test
 
 test-slow: $(STAMP)  ## the tests marked slow
 	@$(BIN)/python -m pytest -m slow
+
+storm: $(STAMP)  ## kill KILLS (200) processes of running jobs; nothing may be lost
+	@KILLS=$(KILLS) $(BIN)/python -m tests.storm
+
+fuzz: $(STAMP)  ## FUZZ (1000000) mutated inputs over the annotation readers
+	@$(BIN)/python -m tests.features.annotation.test_fuzz 1 $(FUZZ)
 
 lint: $(STAMP)  ## ruff and mypy
 	@$(BIN)/ruff check .
