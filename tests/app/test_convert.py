@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from features import annotation as notation
 from features.annotation import FORMATS, Annotation, Tier
 from features.segments import Segment
 
+README = Path(__file__).parents[2] / "README.md"
 TEXTGRID = samples.SEGMENTS
 PHONES = notation.tier_segments(notation.read(TEXTGRID.read_bytes()).tier("phones"))  # type: ignore[arg-type]
 
@@ -238,3 +240,41 @@ def test_a_folder_without_annotations(tmp_path: Path, capfd: pytest.CaptureFixtu
     shutil.copy(samples.AUDIO, tmp_path / "in")
     assert main(["convert", str(tmp_path / "in"), str(tmp_path / "out"), "--to", "eaf"]) == 2
     assert "got none" in capfd.readouterr().err
+
+
+# ------------------------------------------------------------------------------------------------------ the README's table
+
+
+def test_the_table_of_formats_is_whole_and_true() -> None:
+    section = README.read_text("utf-8").split("## What is read and written\n")[1].split("\n## ")[0]
+    rows = {}
+    for line in section.splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if line.startswith("|") and len(cells) == 5:
+            rows[cells[0]] = cells
+    for form in FORMATS.values():
+        _, suffixes, _, holds, _ = rows.pop(form.title)
+        assert set(re.findall(r"`([^`]+)`", suffixes.lower())) <= set(form.suffixes)
+        words = {"all": "every tier", "intervals": "tiers of intervals", "same": "same intervals", "one": "one tier"}
+        assert words[form.holds] in holds
+        assert (form.parse_all is not None and form.holds == "one") == ("a recording" in holds)
+    assert list(rows) == ["annotation, read and written", "---"]
+    named = set(re.findall(r"`(tests/[^`]+)`", section))
+    assert len(named) >= 8
+    for path in named:
+        assert (README.parent / path).is_file(), path
+
+
+@pytest.mark.parametrize(("form", "step"), [("eaf", 1e-3), ("htk", 1e-7), ("mlf", 1e-7), ("par", 1 / 16000)])
+def test_times_are_rounded_as_the_table_says(form: str, step: float) -> None:
+    odd = Annotation([Tier("phones", "interval", [Segment(0.0, 0.123456789, "a"), Segment(0.123456789, 0.3, "b")])], "")
+    back = notation.read(conversion.convert(odd, form).data, format=form)
+    off = abs(notation.choose_tier(back)[0].entries[0].end - 0.123456789)
+    assert 0 < off <= step
+
+
+@pytest.mark.parametrize("form", [name for name in FORMATS if name not in ("eaf", "htk", "mlf", "par", "timit")])
+def test_times_are_exact_as_the_table_says(form: str) -> None:
+    odd = Annotation([Tier("phones", "interval", [Segment(0.0, 0.123456789, "a"), Segment(0.123456789, 0.3, "b")])], "")
+    back = notation.read(conversion.convert(odd, form).data, format=form)
+    assert [(s.start, s.end) for s in notation.choose_tier(back)[0].entries] == [(0.0, 0.123456789), (0.123456789, 0.3)]
