@@ -186,7 +186,6 @@ def _describe_classify(operation: dict[str, Any]) -> None:
         {"name": name, "in": "query", "required": False, "description": option.pop("description"), "schema": option}
         for name, option in options.items()
     ]
-    options = ClassifyOptions.model_json_schema(ref_template=_REF)["properties"]
     known = examples()
     form = {
         "type": "object",
@@ -195,11 +194,12 @@ def _describe_classify(operation: dict[str, Any]) -> None:
             "audio": {"type": "string", "contentMediaType": "application/octet-stream", "description": "A sound file."},
             "segments": {
                 "type": "string",
+                "contentMediaType": "application/octet-stream",
                 "description": "An annotation file, or a JSON list of segments as a file or as a text field.",
             },
-            **options,
         },
     }
+    # The options are understood here too; named once, in the query, a page that fills in defaults sends them once.
     asked: dict[str, Any] = {"schema": {"$ref": _REF.format(model="ClassifyBody")}}
     answered: dict[str, Any] = {"schema": {"$ref": _REF.format(model="ClassifyAnswer")}}
     if known:

@@ -105,12 +105,13 @@ def test_every_error_is_described_as_a_problem(schema: dict[str, Any]) -> None:
     assert "HTTPValidationError" not in schema["components"]["schemas"]
 
 
-def test_form_json_and_query_have_the_same_options(schema: dict[str, Any]) -> None:
+def test_json_and_query_have_the_same_options(schema: dict[str, Any]) -> None:
     operation = schema["paths"]["/classify"]["post"]
     query = {p["name"] for p in operation["parameters"]}
     form = set(operation["requestBody"]["content"]["multipart/form-data"]["schema"]["properties"])
     body = set(schema["components"]["schemas"]["ClassifyBody"]["properties"])
-    assert form == body == query | {"audio", "segments"}
+    assert form == {"audio", "segments"}  # a page that fills in every default would send the options twice
+    assert body == query | form
     assert query == {
         *("model", "tier", "channel", "n_best", "decode", "fix", "format"),
         *("on_bad_segment", "gaps", "max_gap"),
