@@ -19,13 +19,11 @@ train() {  # NAME PRESET [OPTION...]
     fi
 }
 
-train english spn-lc-crf-2 \
-    --licence "MIT; trained on speechocean762 (CC BY 4.0)" \
-    --data "speechocean762 (OpenSLR 101), train split: 125 speakers of English whose first language is Mandarin, 61 of them children, 2.8 hours; labels by forced alignment to the dictionary pronunciation (39 ARPAbet phones and SIL)" \
-    --limits "Trained on read English of Mandarin speakers with aligned, not hand-made labels: it tells what a dictionary pronunciation sounds like, not how a learner deviates from it. Not for other languages, not for spontaneous speech, not for boundaries: they are taken as given."
+train english spn-lc-crf-2 # scripts/card.py writes its card
 train lc-crf lc-crf
-train spn-lc-crf-1seg spn-lc-crf --set model.factors.0.segments=1 --set model.factors.0.dropout=0.1
-train spn-lc-crf-3seg spn-lc-crf --set model.factors.0.segments=3
+train spn-lc-crf-1seg spn-lc-crf --set model.factors.0.segments=1 --set model.factors.0.dropout=0.1 \
+    --set training.l2=0 --set training.epochs=12 --set training.patience=5
+train spn-lc-crf-3seg spn-lc-crf
 
 for name in lc-crf spn-lc-crf-1seg spn-lc-crf-3seg english; do
     echo "== $name"
