@@ -7,6 +7,8 @@ HOST ?= 127.0.0.1
 PORT ?= 8000
 # Extra arguments for pip, for example `--extra-index-url` with the address of PyTorch's own index of CPU builds.
 PIP_ARGS ?=
+# Test processes side by side, one thread each.
+JOBS ?= 2
 KILLS ?= 200
 FUZZ ?= 1000000
 BIN := .venv/bin
@@ -33,7 +35,7 @@ run: $(STAMP)  ## label the sample utterance, then serve on http://127.0.0.1:800
 
 test: $(STAMP)  ## every quick test
 	@echo "phonechain: running the quick tests"
-	@$(BIN)/python -m pytest -m "not slow"
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" -n $(JOBS) --dist worksteal
 
 test-slow: $(STAMP)  ## the tests marked slow
 	@$(BIN)/python -m pytest -m slow
