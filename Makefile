@@ -35,7 +35,7 @@ run: $(STAMP)  ## label the sample utterance, then serve on http://127.0.0.1:800
 
 test: $(STAMP)  ## every quick test
 	@echo "phonechain: running the quick tests"
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" -n $(JOBS) --dist worksteal
+	@PYTHONHASHSEED=0 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" -n $(JOBS) --dist worksteal
 
 test-slow: $(STAMP)  ## the tests marked slow
 	@$(BIN)/python -m pytest -m slow

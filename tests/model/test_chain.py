@@ -168,7 +168,7 @@ def test_n_grams_lift_a_label_whose_own_probability_underflows(dtype: torch.dtyp
         np.testing.assert_allclose(found.log_z[0], oracle.log_z, atol=2e-3 if dtype == torch.float32 else 1e-8)
 
 
-@pytest.mark.parametrize("tables", ORDER_1 + ORDER_2, ids="-".join)
+@pytest.mark.parametrize("tables", ORDER_1 + ORDER_2, ids=lambda names: "-".join(sorted(names)))
 def test_unaries_may_be_as_large_as_they_like(tables: set[str]) -> None:
     case = make([4, 2, 1], 3, tables=tables, size={"unary": 1e5, **dict.fromkeys(TABLES, 10.0)})
     found = chain.marginals(case.potentials)
@@ -181,7 +181,7 @@ def test_unaries_may_be_as_large_as_they_like(tables: set[str]) -> None:
 
 
 @pytest.mark.parametrize("size", [1.0, 8.0])
-@pytest.mark.parametrize("tables", ORDER_1 + ORDER_2, ids="-".join)
+@pytest.mark.parametrize("tables", ORDER_1 + ORDER_2, ids=lambda names: "-".join(sorted(names)))
 @pytest.mark.parametrize("lengths", [[1], [2, 1], [3, 3, 1], [4, 2]], ids=str)
 def test_gradcheck(lengths: list[int], tables: set[str], size: float) -> None:
     case = make(lengths, 2, tables=tables, size=size, seed=len(lengths))
@@ -207,7 +207,7 @@ def test_only_what_is_asked_for_gets_a_gradient() -> None:
         close(getattr(p, name).grad, getattr(full, name).grad)
 
 
-@pytest.mark.parametrize("tables", [{"bigram", "edge"}, set(TABLES)], ids="-".join)
+@pytest.mark.parametrize("tables", [{"bigram", "edge"}, set(TABLES)], ids=lambda names: "-".join(sorted(names)))
 def test_marginals_are_the_gradient_of_log_z(tables: set[str]) -> None:
     case = make([5, 3, 1], 3, tables=tables, size=20.0, seed=5)
     p, _ = leaves(case)
@@ -226,7 +226,7 @@ def test_marginals_are_the_gradient_of_log_z(tables: set[str]) -> None:
 # -------------------------------------------------------------------------------------------------------- properties
 
 
-@pytest.mark.parametrize("tables", ORDER_1 + ORDER_2, ids="-".join)
+@pytest.mark.parametrize("tables", ORDER_1 + ORDER_2, ids=lambda names: "-".join(sorted(names)))
 def test_rows_that_are_not_read_may_hold_anything(tables: set[str]) -> None:
     case = make([3, 2, 1], 2, tables=tables, size=5.0)
     p = case.potentials
