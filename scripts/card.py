@@ -28,6 +28,8 @@ CARD = {
 def main(source: str, target: str, *test: str) -> None:
     labeler = PhoneLabeler.load(source)
     labeler.card = dataclasses.replace(labeler.card, **CARD)
+    # the recorded command line names folders of the machine that it ran on
+    labeler.provenance_ = dataclasses.replace(labeler.provenance_, command="scripts/train_default.sh CORPUS OUT")
     if test:
         labeler.metrics_ = {**labeler.metrics_, "test_error": float(test[0]), "test_segments": int(test[1])}
     labeler.save(target)
