@@ -163,11 +163,12 @@ def _forward_first(potentials: Potentials, shared: Tensor, shift: Tensor) -> Ten
     return sum_rows(rows, packing)
 
 
-def _local_table(edge: Tensor, shared: Tensor) -> tuple[Tensor, Tensor]:
-    """([j, k, N] exp of shared and local log-potentials less the local maximum, [N] that maximum)."""
+def _local_table(edge: Tensor, shared: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """([j, k, N] exp of the local log-potentials less their maximum, times `shared` [j, k] if given; [N] that maximum)."""
     turned = edge.permute(1, 2, 0).contiguous()  # no copy where the factor made it in this order
     top = turned.flatten(0, 1).amax(0)
-    return torch.exp(turned - top).mul_(shared[:, :, None]), top
+    table = torch.exp(turned - top)
+    return (table if shared is None else table.mul_(shared[:, :, None])), top
 
 
 def _step_local(before: Tensor, table: Tensor, packing: Packing, t: int, out: Tensor) -> None:
@@ -200,7 +201,7 @@ def _sweep_second(potentials: Potentials, want: tuple[bool, ...], weight: Tensor
     first = torch.exp(bigram - bigram.max())  # [j, k], used once, at the second position
     edge = edge_top = hyper = hyper_top = None
     if potentials.edge is not None:
-        edge, edge_top = _local_table(potentials.edge, unary.new_ones(y, y))
+        edge, edge_top = _local_table(potentials.edge)
     if potentials.hyperedge is not None:
         turned = potentials.hyperedge.permute(1, 2, 3, 0)
         hyper_top = turned.flatten(0, 2).amax(0)
