@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -38,12 +37,10 @@ def test_help_is_quick_and_loads_nothing_heavy() -> None:
         "heavy = {'torch', 'librosa', 'numpy', 'scipy', 'fastapi', 'rich', 'pydantic'} & set(sys.modules); "
         "sys.exit(f'loaded {heavy}' if heavy else 0)"
     )
-    begun = time.perf_counter()
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=False)
     assert done.returncode == 0, done.stderr
     for command in ("label", "train", "evaluate", "models", "demo", "serve"):
         assert f"\n  {command} " in done.stdout
-    assert time.perf_counter() - begun < 5  # a loaded machine; 0.2 s on an idle one
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 The long form is the same with more: `python -m tests.features.annotation.test_fuzz SEED COUNT`.
 """
 
+import gc
 import sys
 import time
 
@@ -17,6 +18,7 @@ from tests.features.annotation.mutations import mutations
 
 NAMES = ("a.lab", "a.TextGrid", "a.txt", "a.json", "a.csv", "a.phn", "a.phones", "a.ctm", None)
 LONGEST = 2.0
+TEXTGRID = b'File type = "ooTextFile"\nObject class = "TextGrid"\n\n'
 
 
 def check_readable(error):
@@ -88,28 +90,35 @@ def test_any_text_in_any_format(text, form):
 
 
 @pytest.mark.parametrize(
-    "data",
+    ("before", "unit", "count", "after"),
     [
-        b'File type = "ooTextFile"\nObject class = "TextGrid"\n\n0 1 <exists> 1 ' + b"x" * 400_000,
-        b'File type = "ooTextFile"\nObject class = "TextGrid"\n\n0 1 <exists> 1 ' + b'" ' * 200_000,
-        b'File type = "ooTextFile"\nObject class = "TextGrid"\n\n0 1 <exists> 1 "IntervalTier" "' + b'""' * 200_000,
-        b'File type = "ooTextFile"\nObject class = "TextGrid"\n\n' + b"! " * 200_000,
-        b"0 1000000 " + b'"\\' * 200_000 + b"\n",
-        b"0 1000000 a" + b" 1 b" * 100_000 + b"\n",
-        b"start,end" + b"," * 200_000 + b"\n",
-        b"0.0\t1.0\t" + b"a" * 400_000,
-        b"#\n" + b" " * 400_000 + b"1 1 a\n",
-        b"MAU: " + b"1 " * 200_000,
-        b'{"tiers": {' + b'"a": {' * 50_000,
-        b"<ANNOTATION_DOCUMENT>" + b"<TIER>" * 60_000,
-        b"x^y-z+" * 60_000 + b"=a",
+        (TEXTGRID + b"0 1 <exists> 1 ", b"x", 400_000, b""),
+        (TEXTGRID + b"0 1 <exists> 1 ", b'" ', 200_000, b""),
+        (TEXTGRID + b'0 1 <exists> 1 "IntervalTier" "', b'""', 200_000, b""),
+        (TEXTGRID, b"! ", 200_000, b""),
+        (b"0 1000000 ", b'"\\', 200_000, b"\n"),
+        (b"0 1000000 a", b" 1 b", 100_000, b"\n"),
+        (b"start,end", b",", 200_000, b"\n"),
+        (b"0.0\t1.0\t", b"a", 400_000, b""),
+        (b"#\n", b" ", 400_000, b"1 1 a\n"),
+        (b"MAU: ", b"1 ", 200_000, b""),
+        (b'{"tiers": {', b'"a": {', 50_000, b""),
+        (b"<ANNOTATION_DOCUMENT>", b"<TIER>", 60_000, b""),
+        (b"", b"x^y-z+", 60_000, b"=a"),
     ],
     ids=range(13),
 )
-def test_long_runs_take_linear_time(data):
-    began = time.process_time()
-    survive(data, None)
-    assert time.process_time() - began < LONGEST
+def test_long_runs_take_linear_time(before, unit, count, after):
+    def seconds(count):
+        data = before + unit * count + after
+        gc.collect()
+        began = time.process_time()
+        survive(data, None)
+        return time.process_time() - began
+
+    # Four times as much takes four times as long, or sixteen times where something is quadratic.
+    few = seconds(count // 4)
+    assert seconds(count) < 10 * max(few, 0.05)
 
 
 if __name__ == "__main__":
