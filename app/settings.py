@@ -1,16 +1,19 @@
 """The settings of the service: one class, every variable with its default, unit and meaning.
 
-Each field is read from the environment variable `PHONECHAIN_<FIELD>`. `docs/operations.md` holds the same table, and a
-test keeps the two equal. A value that cannot be used stops the start with one line that names the variable.
+Each field is read from the environment variable `PHONECHAIN_<FIELD>`; an empty one counts as unset, as compose files
+and process managers leave it. What may hold a password can also lie in a file that `PHONECHAIN_<FIELD>_FILE` names.
+`docs/operations.md` holds the same table, and a test keeps the two equal. A value that cannot be used stops the start
+with one line that names the variable.
 """
 
 from __future__ import annotations
 
 import difflib
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_core import PydanticCustomError
@@ -24,7 +27,16 @@ PREFIX = "PHONECHAIN_"
 NOT_SETTINGS = frozenset(
     f"{PREFIX}{name}" for name in ("SHARED", "URL", "KEY", "WORKER_DATABASE", "WORKER_STORE", "WORKER_DATA")
 )
-"""Variables with the prefix that others read: the tests find the corpora by this one."""
+"""Variables with the prefix that others read: the tests, the client of the job API, tasks in workers."""
+
+IN_FILES = ("database", "admin_key", "webhook_secret")
+"""Settings that may hold a password, and so may lie in a file."""
+
+_ADDRESS = re.compile(r"(tcp|tls|ws|wss|ucx)://[^/\s:]+:\d{1,5}|(tcp|tls|ws|wss)://\[[0-9a-fA-F:]+\]:\d{1,5}")
+_MEMORY = re.compile(r"auto|\d+(\.\d+)? ?([kMGT]i?)?B?", re.IGNORECASE)
+
+BY_FILE = ("database", "admin_key", "webhook_secret")
+"""Settings that hold secrets: `PHONECHAIN_<FIELD>_FILE` may name a file that holds the value instead."""
 
 
 def _setting(default: Any, unit: str, description: str, **bounds: Any) -> Any:
@@ -34,7 +46,7 @@ def _setting(default: Any, unit: str, description: str, **bounds: Any) -> Any:
 class Settings(BaseSettings):
     """What the service can be told from outside. Immutable once read."""
 
-    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="forbid")
+    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="forbid", env_ignore_empty=True)
 
     host: str = _setting(
         "127.0.0.1", "address", "Interface to listen on; 0.0.0.0 for every interface of the machine.", min_length=1
@@ -126,12 +138,81 @@ class Settings(BaseSettings):
         None, "key", "Signs webhooks (`whsec_` and base64, or any text); unset sends them unsigned."
     )
     webhook_private: bool = _setting(False, "", "Let webhooks call private and loopback addresses.")
+    rate_limit: int = _setting(
+        0,
+        "requests a minute",
+        "What one API key, or without keys one client address, may ask in a minute before it is answered 429; 0 for no "
+        "limit.",
+        ge=0,
+        le=10**6,
+    )
+    proxies: str = _setting(
+        "127.0.0.1",
+        "addresses",
+        "Proxies whose X-Forwarded-For is believed, with commas between (addresses or networks); `*` for every one.",
+    )
+    metrics: Literal["open", "key", "off"] = _setting(
+        "open",
+        "open, key, off",
+        "Who may read /metrics: everybody, a key with the scope read (once there are keys), or nobody.",
+    )
+    log_format: Literal["text", "json"] = _setting(
+        "text", "text, json", "Lines of the log for people, or one JSON object a line."
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = _setting(
+        "info", "level", "What is logged: debug, info, warning or error; requests are at info."
+    )
+    ready_timeout: float = _setting(
+        2.0,
+        "seconds",
+        "How long /health/ready waits for the database and the scheduler.",
+        gt=0.0,
+        le=60.0,
+        allow_inf_nan=False,
+    )
+    stop_delay: float = _setting(
+        0.0,
+        "seconds",
+        "How long the service goes on after SIGTERM, not ready, so that balancers look away first.",
+        ge=0.0,
+        le=3600.0,
+        allow_inf_nan=False,
+    )
+    stop_grace: int = _setting(
+        30,
+        "seconds",
+        "How long requests that were taken may go on after that; then they are broken off.",
+        ge=0,
+        le=3600,
+    )
+
+    @field_validator(
+        "model", "models", "data", "database", "store", "scheduler", "admin_key", "webhook_secret", mode="before"
+    )
+    @classmethod
+    def _empty_is_unset(cls, value: Any) -> Any:
+        # What compose files pass on for a variable that nobody has set.
+        return None if value == "" else value
 
     @field_validator("admin_key")
     @classmethod
     def _long_enough(cls, value: SecretStr | None) -> SecretStr | None:
         if value is not None and len(value.get_secret_value()) < 16:
             raise PydanticCustomError("admin_key", "expected a key of at least 16 characters")
+        return value
+
+    @field_validator("scheduler")
+    @classmethod
+    def _an_address(cls, value: str | None) -> str | None:
+        if value is not None and not _ADDRESS.fullmatch(value):
+            raise PydanticCustomError("scheduler", "expected an address such as tcp://HOST:8786")
+        return value
+
+    @field_validator("worker_memory")
+    @classmethod
+    def _bytes(cls, value: str) -> str:
+        if not _MEMORY.fullmatch(value):
+            raise PydanticCustomError("worker_memory", "expected auto, 0, or bytes such as 2GiB")
         return value
 
     @property
@@ -185,6 +266,7 @@ def load(environ: Mapping[str, str] | None = None, **overrides: Any) -> Settings
         SettingsError: one line that names the variable, what it may be and what came; never the value of a secret.
     """
     given = {name: value for name, value in overrides.items() if value is not None}
+    given = _from_files(os.environ if environ is None else environ) | given
     if environ is not None:
         given = {n: environ[variable(n)] for n in Settings.model_fields if variable(n) in environ} | given
     try:
@@ -198,13 +280,56 @@ def load(environ: Mapping[str, str] | None = None, **overrides: Any) -> Settings
         ) from None
 
 
+def _from_files(environ: Mapping[str, str]) -> dict[str, str]:
+    """The settings that files hold, without the white space around them."""
+    found = {}
+    for field in BY_FILE:
+        name = f"{variable(field)}_FILE"
+        if not (path := environ.get(name)):
+            continue
+        if environ.get(variable(field)):
+            raise SettingsError(f"{name}: expected this or {variable(field)}, got both", pointer=name, value=path)
+        try:
+            found[field] = Path(path).read_text("utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) and error.strerror else "it is not text"
+            raise SettingsError(
+                f"{name}: expected a file that can be read, got {path}: {reason}", pointer=name, value=path
+            ) from None
+        if not found[field]:
+            raise SettingsError(f"{name}: expected a file with a value, got {path}, which is empty", pointer=name)
+    return found
+
+
+def _from_files(environ: Mapping[str, str]) -> dict[str, str]:
+    """The settings whose values lie in files, as orchestrators hand over secrets."""
+    found = {}
+    for field in IN_FILES:
+        name = f"{variable(field)}_FILE"
+        path = environ.get(name)
+        if not path:
+            continue
+        if environ.get(variable(field)):
+            raise SettingsError(f"{name}: expected this or {variable(field)}, got both", pointer=name)
+        try:
+            found[field] = Path(path).read_text("utf-8").strip()
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or "no text"
+            raise SettingsError(
+                f"{name}: expected a file that can be read, got {path}: {reason}", pointer=name
+            ) from None
+        if not found[field]:
+            raise SettingsError(f"{name}: expected a file with a value, got an empty one: {path}", pointer=name)
+    return found
+
+
 def _is_secret(field: str) -> bool:
     return field in Settings.model_fields and "SecretStr" in str(Settings.model_fields[field].annotation)
 
 
 def unknown_variables(environ: Mapping[str, str] | None = None) -> list[str]:
     """A line for each `PHONECHAIN_` variable that no setting reads, with the nearest name: most are typing slips."""
-    known = {variable(name) for name in Settings.model_fields}
+    known = {variable(name) for name in Settings.model_fields} | {f"{variable(name)}_FILE" for name in BY_FILE}
     lines = []
     for name in sorted(os.environ if environ is None else environ):
         if name.upper().startswith(PREFIX) and name.upper() not in known | NOT_SETTINGS:
