@@ -35,9 +35,6 @@ IN_FILES = ("database", "admin_key", "webhook_secret")
 _ADDRESS = re.compile(r"(tcp|tls|ws|wss|ucx)://[^/\s:]+:\d{1,5}|(tcp|tls|ws|wss)://\[[0-9a-fA-F:]+\]:\d{1,5}")
 _MEMORY = re.compile(r"auto|\d+(\.\d+)? ?([kMGT]i?)?B?", re.IGNORECASE)
 
-BY_FILE = ("database", "admin_key", "webhook_secret")
-"""Settings that hold secrets: `PHONECHAIN_<FIELD>_FILE` may name a file that holds the value instead."""
-
 
 def _setting(default: Any, unit: str, description: str, **bounds: Any) -> Any:
     return Field(default, description=description, json_schema_extra={"unit": unit}, **bounds)
@@ -186,14 +183,6 @@ class Settings(BaseSettings):
         le=3600,
     )
 
-    @field_validator(
-        "model", "models", "data", "database", "store", "scheduler", "admin_key", "webhook_secret", mode="before"
-    )
-    @classmethod
-    def _empty_is_unset(cls, value: Any) -> Any:
-        # What compose files pass on for a variable that nobody has set.
-        return None if value == "" else value
-
     @field_validator("admin_key")
     @classmethod
     def _long_enough(cls, value: SecretStr | None) -> SecretStr | None:
@@ -281,27 +270,6 @@ def load(environ: Mapping[str, str] | None = None, **overrides: Any) -> Settings
 
 
 def _from_files(environ: Mapping[str, str]) -> dict[str, str]:
-    """The settings that files hold, without the white space around them."""
-    found = {}
-    for field in BY_FILE:
-        name = f"{variable(field)}_FILE"
-        if not (path := environ.get(name)):
-            continue
-        if environ.get(variable(field)):
-            raise SettingsError(f"{name}: expected this or {variable(field)}, got both", pointer=name, value=path)
-        try:
-            found[field] = Path(path).read_text("utf-8").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) and error.strerror else "it is not text"
-            raise SettingsError(
-                f"{name}: expected a file that can be read, got {path}: {reason}", pointer=name, value=path
-            ) from None
-        if not found[field]:
-            raise SettingsError(f"{name}: expected a file with a value, got {path}, which is empty", pointer=name)
-    return found
-
-
-def _from_files(environ: Mapping[str, str]) -> dict[str, str]:
     """The settings whose values lie in files, as orchestrators hand over secrets."""
     found = {}
     for field in IN_FILES:
@@ -329,7 +297,7 @@ def _is_secret(field: str) -> bool:
 
 def unknown_variables(environ: Mapping[str, str] | None = None) -> list[str]:
     """A line for each `PHONECHAIN_` variable that no setting reads, with the nearest name: most are typing slips."""
-    known = {variable(name) for name in Settings.model_fields} | {f"{variable(name)}_FILE" for name in BY_FILE}
+    known = {variable(name) for name in Settings.model_fields} | {f"{variable(name)}_FILE" for name in IN_FILES}
     lines = []
     for name in sorted(os.environ if environ is None else environ):
         if name.upper().startswith(PREFIX) and name.upper() not in known | NOT_SETTINGS:

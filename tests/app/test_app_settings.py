@@ -54,43 +54,6 @@ def test_a_secret_is_never_repeated() -> None:
     assert "hunter2" not in str(caught.value) + str(caught.value.value)
 
 
-def test_a_secret_may_be_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = tmp_path / "key"
-    file.write_text("0123456789abcdef\n")
-    known = load({"PHONECHAIN_ADMIN_KEY_FILE": str(file), "PHONECHAIN_DATABASE_FILE": ""})
-    assert known.admin_key is not None
-    assert known.admin_key.get_secret_value() == "0123456789abcdef"
-    monkeypatch.setenv("PHONECHAIN_DATABASE_FILE", str(file))
-    assert load().database == "0123456789abcdef"
-    assert unknown_variables({"PHONECHAIN_ADMIN_KEY_FILE": "x"}) == []
-
-
-@pytest.mark.parametrize(
-    ("content", "more", "said"),
-    [
-        (None, {}, "can be read"),
-        (b"\xff\xfe", {}, "not text"),
-        (b" \n", {}, "empty"),
-        (b"0123456789abcdef", {"PHONECHAIN_ADMIN_KEY": "x" * 16}, "both"),
-    ],
-    ids=["missing", "binary", "empty", "both"],
-)
-def test_a_secret_file_that_cannot_be_used(
-    tmp_path: Path, content: bytes | None, more: dict[str, str], said: str
-) -> None:
-    file = tmp_path / "key"
-    if content is not None:
-        file.write_bytes(content)
-    with pytest.raises(SettingsError, match=said) as caught:
-        load({"PHONECHAIN_ADMIN_KEY_FILE": str(file)} | more)
-    assert str(caught.value).startswith("PHONECHAIN_ADMIN_KEY_FILE: ")
-
-
-def test_empty_is_unset_where_the_default_is_empty() -> None:
-    names = [name for name, field in Settings.model_fields.items() if field.default is None]
-    assert load({settings.variable(name): "" for name in names}) == load({})
-
-
 def test_another_environment_is_read_instead(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PHONECHAIN_PORT", "9000")
     assert load({}).port == 8000
