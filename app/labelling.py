@@ -22,7 +22,7 @@ from features.annotation import Annotation, Tier, timit
 from features.errors import AnnotationError, NoSegments, Notice, SegmentProblem
 from features.mfcc import FeatureSettings
 from features.pooling import extract
-from features.segments import ROUNDING, Segment, prepare, sift
+from features.segments import ROUNDING, OnBadSegment, Segment, prepare, sift
 
 if TYPE_CHECKING:
     from model.labeler import Decoding, LabelledSegment, PhoneLabeler
@@ -105,7 +105,7 @@ def prepared(
     tier: str | None = None,
     channel: int | Literal["mix"] = "mix",
     fix: bool = False,
-    on_bad_segment: Literal["refuse", "skip"] = "refuse",
+    on_bad_segment: OnBadSegment = "refuse",
     gaps: Gaps = Gaps(),
     max_seconds: float = 3600.0,
     max_segments: int | None = None,
@@ -132,12 +132,12 @@ def prepared(
     indices: Sequence[int] = ()
     aside: tuple[tuple[int, Skipped], ...] = ()
     if on_bad_segment == "skip":
-        sifted = sift(segments, decoded.duration, fix=fix)
+        sifted = sift(segments, decoded.duration, fix=fix, lines=chosen.lines)
         aside = _set_aside(segments, sifted.problems)
         segments, indices = sifted.segments, sifted.indices
         segment_notices = (*sifted.notices, *(Notice("segment-skipped", s.reason, f"segments/{i}") for i, s in aside))
     else:
-        segments, segment_notices = prepare(segments, decoded.duration, fix=fix)
+        segments, segment_notices = prepare(segments, decoded.duration, fix=fix, lines=chosen.lines)
     return Prepared(
         segmentation,
         chosen,

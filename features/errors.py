@@ -131,16 +131,23 @@ class UnknownTier(AnnotationError):
 
 @dataclass(frozen=True, slots=True)
 class SegmentProblem:
-    """One thing that is wrong with one segment. `index` counts from 0; `limit` is the bound that `value` broke (seconds)."""
+    """One thing that is wrong with one segment. `index` counts from 0; `limit` is the bound that `value` broke (seconds).
+
+    `line` is that of its file, from 1, where it is known.
+    """
 
     index: int
     kind: str
     message: str
     value: float | None = None
     limit: float | None = None
+    line: int | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        told = asdict(self)
+        if self.line is None:
+            del told["line"]
+        return told
 
 
 class SegmentError(PhonechainError):

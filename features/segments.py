@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
+from typing import Literal
 
 from features.errors import NoSegments, Notice, SegmentError, SegmentProblem
 
@@ -24,6 +25,9 @@ ROUNDING = 1e-6
 
 SHOWN = 3
 """Problems spelled out in an error's sentence; all of them are in `problems`."""
+
+OnBadSegment = Literal["refuse", "skip"]
+"""What is done with a segment that does not fit: refuse all of them, or set it aside."""
 
 COMMON_RATES = (8000, 11025, 12000, 16000, 20000, 22050, 24000, 32000, 44100, 48000, 96000)
 
@@ -42,7 +46,8 @@ class Utterance:
     """One recording with its segments in order.
 
     `audio` is the file it comes from; `annotation` the file of the segments, for messages. `speaker` is None if
-    unknown; `split` is a name such as "train", "dev", "test", or None.
+    unknown; `split` is a name such as "train", "dev", "test", or None. `lines` are those of the annotation, counted from
+    1, on which the segments stand; empty where that is not known.
     """
 
     id: str
@@ -51,6 +56,7 @@ class Utterance:
     speaker: str | None = None
     split: str | None = None
     annotation: Path | None = None
+    lines: Sequence[int] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +64,7 @@ class Sifted:
     """What `sift` kept and what it set aside.
 
     `segments` fit together and the sound; `indices[i]` is the place in the input of `segments[i]`; `problems` says why
-    each of the others was left out.
+    each of the others was left out, if any was.
     """
 
     segments: list[Segment]
@@ -122,7 +128,7 @@ def validate(segments: Sequence[Segment], duration: float | None) -> tuple[Segme
 
 
 def prepare(
-    segments: Sequence[Segment], duration: float | None, *, fix: bool = False
+    segments: Sequence[Segment], duration: float | None, *, fix: bool = False, lines: Sequence[int] = ()
 ) -> tuple[list[Segment], tuple[Notice, ...]]:
     """The segments, ready to be used, with a Notice for each change.
 
@@ -133,22 +139,44 @@ def prepare(
         segments: in the order in which they came.
         duration: of the sound, seconds; None if it is not known.
         fix: repair by the rules above instead of refusing.
+        lines: of their file, for the problems; empty if they are not known.
 
     Raises:
         NoSegments: there are none.
         SegmentError: with every problem at once, and a hint if the times look like another unit or recording.
     """
+    kept = settle(segments, duration, fix=fix, lines=lines)
+    return kept.segments, kept.notices
+
+
+def settle(
+    segments: Sequence[Segment],
+    duration: float | None,
+    *,
+    fix: bool = False,
+    on_bad_segment: OnBadSegment = "refuse",
+    lines: Sequence[int] = (),
+) -> Sifted:
+    """As `prepare` or, with `on_bad_segment="skip"`, as `sift`; either way with the places of what is kept.
+
+    Raises:
+        NoSegments, SegmentError.
+    """
+    if on_bad_segment == "skip":
+        return sift(segments, duration, fix=fix, lines=lines)
     if not segments:
         raise NoSegments("expected at least one segment, got none", pointer="segments")
     indexed, notices = _repair(segments, duration, fix=fix)
     repaired = [s for _, s in indexed]
     # Problems are told about the input's own times and places; only what a repair removed is not a problem any more.
     if problems := validate(repaired, duration):
-        raise refusal(_relocate(problems, indexed, segments), segments, duration)
-    return repaired, (*notices, *_doubts(repaired, duration))
+        raise refusal(_relocate(problems, indexed, segments), segments, duration, lines)
+    return Sifted(repaired, [i for i, _ in indexed], (), (*notices, *_doubts(repaired, duration)))
 
 
-def sift(segments: Sequence[Segment], duration: float | None, *, fix: bool = False) -> Sifted:
+def sift(
+    segments: Sequence[Segment], duration: float | None, *, fix: bool = False, lines: Sequence[int] = ()
+) -> Sifted:
     """As `prepare`, but bad segments are set aside with their reasons instead of refusing them all.
 
     Of two segments that overlap or are out of order the later one in the list is set aside.
@@ -169,14 +197,18 @@ def sift(segments: Sequence[Segment], duration: float | None, *, fix: bool = Fal
         indexed = [pair for i, pair in enumerate(indexed) if i not in bad]
     aside.sort(key=lambda p: p.index)
     if not indexed:
-        raise refusal(aside, segments, duration)
+        raise refusal(aside, segments, duration, lines)
     kept = [s for _, s in indexed]
     return Sifted(kept, [i for i, _ in indexed], tuple(aside), (*notices, *_doubts(kept, duration)))
 
 
-def refusal(problems: Iterable[SegmentProblem], segments: Sequence[Segment], duration: float | None) -> SegmentError:
+def refusal(
+    problems: Iterable[SegmentProblem], segments: Sequence[Segment], duration: float | None, lines: Sequence[int] = ()
+) -> SegmentError:
     """The one error for all problems: the first few spelled out, the rest counted, and what may be behind them."""
     found = tuple(problems)
+    if len(lines) == len(segments):
+        found = tuple(replace(p, line=lines[p.index]) for p in found)
     text = "; ".join(p.message for p in found[:SHOWN])
     if len(found) > SHOWN:
         text += f"; and {len(found) - SHOWN} more"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,14 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from app.cli import common
-from features.errors import Notice, PhonechainError
+from features.errors import Notice
 
 if TYPE_CHECKING:
     from features.corpora import Corpus, CorpusProblem
     from features.segments import Utterance
-
-_CUT = re.compile(r"\d+ problems in \d+ segments: .*; and \d+ more")
-"""A message that spells out the first few of a file's problems only."""
 
 
 def check(
@@ -49,7 +45,7 @@ def check(
         problems, notices = read.problems, read.notices
         if audio:
             problems, notices = against_sound(read, progress=bars.counting("sound"))
-    problems = spelled_out(problems, read, tier)
+    problems = [each for problem in problems for each in problem.each or (problem,)]
     found = summary(read)
     if as_json:
         body = {
@@ -66,40 +62,6 @@ def check(
         _print(found, str(corpus), problems, notices, audio)
     if problems:
         raise typer.Exit(1)
-
-
-def spelled_out(problems: list[CorpusProblem], corpus: Corpus, tier: str | None) -> list[CorpusProblem]:
-    """A line for each problem of a segment, also where a file has more than a message has room for."""
-    of_file: dict[Path, list[Utterance]] = {}
-    for utterance in corpus.utterances:
-        if utterance.annotation is not None:
-            of_file.setdefault(utterance.annotation, []).append(utterance)
-    lines: list[CorpusProblem] = []
-    for problem in problems:
-        lines += _each(problem, of_file.get(problem.file, []), tier) if _CUT.match(problem.message) else [problem]
-    return lines
-
-
-def _each(problem: CorpusProblem, utterances: list[Utterance], tier: str | None) -> list[CorpusProblem]:
-    from features.annotation import choose_tier, read, tier_segments
-    from features.audio import decode
-    from features.corpora import CorpusProblem
-    from features.segments import explain, validate
-
-    if len(utterances) > 1:
-        return [problem]  # of a file that annotates many: it is not known which of them is meant
-    try:
-        if utterances:
-            segments, duration = utterances[0].segments, decode(utterances[0].audio).duration
-        else:
-            whole = read(problem.file.read_bytes(), name=problem.file.name)
-            segments, duration = tier_segments(choose_tier(whole, tier)[0]), None
-    except (PhonechainError, OSError):
-        return [problem]
-    every = [CorpusProblem(problem.file, None, one.message) for one in validate(segments, duration)]
-    if hint := explain(segments, duration):
-        every.append(CorpusProblem(problem.file, None, hint))
-    return every or [problem]
 
 
 def summary(corpus: Corpus) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from app.cli import common
+from app.cli.label import checked_options
 from features.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -34,10 +35,10 @@ def _client(url: str, key: str | None) -> Client:
     return Client(url, key=key)
 
 
-def _corpus(client: Client, wanted: str, tier: str | None) -> str:
-    """The id of a corpus; a folder or archive of this machine is sent first."""
+def _corpus(client: Client, wanted: str, **given: str | None) -> str:
+    """The id of a corpus; a folder or archive of this machine is sent first, with the options that are given."""
     path = Path(wanted)
-    options = {"tier": tier} if tier else {}
+    options = {name: value for name, value in given.items() if value is not None}
     if path.is_dir():
         with tempfile.TemporaryDirectory() as folder:
             print(f"packing {path}", file=sys.stderr)
@@ -126,7 +127,7 @@ def train(
             raise SettingsError(f"--set: expected KEY=VALUE, got {change!r}")
         changes[setting.strip().removeprefix("training.")] = value
     with _client(url, key) as client:
-        id = _corpus(client, corpus, tier)
+        id = _corpus(client, corpus, tier=tier)
         job = client.start(kind="train", corpus=id, name=name, preset=preset, training=changes or None)
         _begun(client, job, wait, as_json)
 
@@ -138,14 +139,29 @@ def label(
     format: Annotated[list[str] | None, typer.Option(help="Annotation format; may be repeated.")] = None,
     tier: Annotated[str | None, typer.Option(help="Tier that holds the segments.")] = None,
     n_best: Annotated[int, typer.Option(help="Labels to list for each segment.", min=1)] = 1,
+    fix: Annotated[bool, typer.Option("--fix", help="Sort segments and remove overlaps of up to 10 ms.")] = False,
+    on_bad_segment: Annotated[
+        str | None,
+        typer.Option(
+            help="refuse: a segment that does not fit refuses its file; skip: it alone gets no label; "
+            "else what the corpus was taken in with."
+        ),
+    ] = None,
+    gaps: Annotated[
+        str,
+        typer.Option(help="across: the chain runs on where segments do not touch; break: not over a gap of --max-gap."),
+    ] = "across",
+    max_gap: Annotated[float, typer.Option(help="Seconds; a longer gap breaks the chain with --gaps break.")] = 0.2,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Wait, and write the result here.")] = None,
     wait: Wait = False, url: Url = URL, key: Key = None, as_json: Json = False,
 ) -> None:  # fmt: skip
     """Label a corpus."""
+    checked_options(gaps=gaps, max_gap=max_gap, on_bad_segment=on_bad_segment or "refuse")
+    options = {"fix": fix, "on_bad_segment": on_bad_segment, "gaps": gaps, "max_gap": max_gap}
     with _client(url, key) as client:
-        id = _corpus(client, corpus, tier)
+        id = _corpus(client, corpus, tier=tier, on_bad_segment=on_bad_segment, fix="true" if fix else None)
         formats = {"formats": format} if format else {}
-        job = client.start(kind="label", corpus=id, model=model, n_best=n_best, tier=tier, **formats)
+        job = client.start(kind="label", corpus=id, model=model, n_best=n_best, tier=tier, **options, **formats)
         try:
             _begun(client, job, wait or out is not None, as_json)
         finally:
@@ -162,7 +178,7 @@ def evaluate(
 ) -> None:  # fmt: skip
     """Score a model on a corpus."""
     with _client(url, key) as client:
-        job = client.start(kind="evaluate", corpus=_corpus(client, corpus, None), model=model, split=split)
+        job = client.start(kind="evaluate", corpus=_corpus(client, corpus), model=model, split=split)
         _begun(client, job, wait, as_json)
 
 

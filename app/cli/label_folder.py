@@ -8,7 +8,7 @@ import math
 import re
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from features.errors import Notice, PhonechainError, SettingsError
 if TYPE_CHECKING:
     from app.labelling import Prepared, Skipped
     from features.annotation import Annotation
+    from features.corpora.folder import Pair
     from model.labeler import LabelledSegment, PhoneLabeler
 
 BATCH = 16
@@ -32,16 +33,6 @@ COLUMNS = (
 
 _ALONE = re.compile("beside it|passed over")
 """Said of files that lack a partner: they are told, and nothing has failed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """A recording with the files that may annotate it, or with its part of a file that annotates many."""
-
-    audio: Path
-    annotations: list[Path]
-    part: Annotation | None
-    speaker: str | None
 
 
 @dataclass(slots=True)
@@ -129,9 +120,10 @@ def label_folder(
     """
     from app.cli.label import written
     from app.labelling import label_sequences
+    from features.corpora import folder
 
     form = _checked(root, out, format, doubtful, table)
-    pairs, problems = find_pairs(root)
+    pairs, problems = folder.pairs(root)
     labeler = common.load_model(model)
     decoding = {name: options.pop(name) for name in ("n_best", "decode")}
     rows, notices, failed, done = Rows(), _Notices(), 0, 0
@@ -196,28 +188,6 @@ def _checked(root: Path, out: Path | None, format: str | None, doubtful: int, ta
     return format
 
 
-def find_pairs(root: Path) -> tuple[list[Pair], list[Any]]:
-    """Recordings and annotations as a corpus pairs them, and problems with files that found no partner.
-
-    Raises:
-        SettingsError, CorpusError: there is no pair, or a table that cannot be read.
-    """
-    from features.corpora import folder
-    from features.corpora import table as tables
-
-    table = next((root / name for name in tables.NAMES if (root / name).is_file()), None)
-    rows = tables.read(table) if table is not None else None
-    stems, others = folder._scan(root, table)
-    found, problems = folder._pair(root, stems)
-    if not found:
-        raise folder._nothing(root, stems, others)
-    pairs = []
-    for pair in found:
-        stem = pair.audio.relative_to(root).with_suffix("").as_posix()
-        pairs.append(Pair(pair.audio, pair.annotations, pair.part, folder._whose(root, pair.audio, rows, stem)[0]))
-    return pairs, problems
-
-
 def _prepared(
     pairs: Sequence[Pair],
     root: Path,
@@ -243,7 +213,7 @@ def _prepared(
         chosen = form or annotation.format
         own = file.suffix if file.suffix.lower() in FORMATS[chosen].suffixes else conversion.suffix(chosen)
         target = (out or root) / pair.audio.relative_to(root).with_suffix(own)
-        ready.append(Work(Pair(pair.audio, [file], None, pair.speaker), prepared, chosen, target))
+        ready.append(Work(replace(pair, annotations=[file], part=None), prepared, chosen, target))
     return ready
 
 

@@ -9,6 +9,7 @@ import re
 import zipfile
 from collections.abc import Sequence
 from pathlib import PurePosixPath
+from typing import Any
 
 from starlette.datastructures import UploadFile
 
@@ -23,8 +24,12 @@ from app.settings import Settings
 _PLAIN = re.compile(r"[^\w.-]+")
 
 
-async def taken(files: Sequence[UploadFile], settings: Settings, place: Place) -> tuple[Corpus, list[str]]:
+async def taken(
+    files: Sequence[UploadFile], settings: Settings, place: Place, options: dict[str, Any]
+) -> tuple[Corpus, list[str]]:
     """(the corpus, what is the same for the same files). One file is an archive; several are audio and annotations.
+
+    `options` are a corpus's, as `CorpusOptions` has them.
 
     Raises:
         InvalidRequest, ArchiveError, CorpusError, BodyTooLarge, StorageFull.
@@ -35,7 +40,7 @@ async def taken(files: Sequence[UploadFile], settings: Settings, place: Place) -
         digests = [digest]
     else:
         digest, digests = await asyncio.to_thread(_packed, files, place)
-    corpus = await asyncio.to_thread(intake.from_archive, place, digest, "files of a job", {}, caps, hidden=True)
+    corpus = await asyncio.to_thread(intake.from_archive, place, digest, "files of a job", options, caps, hidden=True)
     return corpus, digests
 
 

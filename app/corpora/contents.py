@@ -47,11 +47,14 @@ class Files:
                 return data
             return self.path(name).read_bytes()
         except OSError as error:
-            reason = error.strerror or str(error)
-            raise CorpusError(f"expected a readable file, got {reason.lower()}: {Path(name).name}") from None
+            raise _unreadable(name, error) from None
 
     def path(self, name: str) -> Path:
-        """The file on this machine; what lies under a URL is copied once."""
+        """The file on this machine; what lies under a URL is copied once.
+
+        Raises:
+            CorpusError: it cannot be fetched.
+        """
         if "://" not in name:
             return self.root / name if self.root is not None else Path(name)
         copy = self.cache / "files" / (hashlib.sha256(name.encode()).hexdigest() + Path(name).suffix)
@@ -59,9 +62,19 @@ class Files:
             system, path = remote(name, "the corpus")
             copy.parent.mkdir(parents=True, exist_ok=True)
             temporary = copy.with_name(f"{copy.name}.{os.getpid()}")
-            system.get_file(path, str(temporary))
-            temporary.replace(copy)
+            try:
+                system.get_file(path, str(temporary))
+                temporary.replace(copy)
+            except OSError as error:
+                raise _unreadable(name, error) from None
+            finally:
+                temporary.unlink(missing_ok=True)
         return copy
+
+
+def _unreadable(name: str, error: OSError) -> CorpusError:
+    reason = error.strerror or str(error)
+    return CorpusError(f"expected a readable file, got {reason.lower()}: {Path(name).name}")
 
 
 def files(place: Place, corpus: Corpus) -> Files:
@@ -150,20 +163,23 @@ def utterances(
     read: list[Utterance] = []
     for line in lines(place, corpus):
         try:
-            segments, _ = segments_of(
+            path = source.path(line.audio)
+            found = segments_of(
                 source.read(line.annotation),
                 Path(line.annotation).name,
                 tier=options.get("tier"),
                 fix=bool(options.get("fix")),
+                on_bad_segment=options.get("on_bad_segment") or "refuse",
                 drop=options.get("drop") or (),
+                audio=path,
             )
-            path = source.path(line.audio)
         except PhonechainError as error:
             if problem is not None:
                 problem(line, error)
         else:
+            segments = spelling.apply(found.segments)
             read.append(
-                Utterance(line.id, path, spelling.apply(segments), line.speaker, line.split, Path(line.annotation))
+                Utterance(line.id, path, segments, line.speaker, line.split, Path(line.annotation), found.lines)
             )
         if progress is not None:
             progress(line.place + 1, corpus.utterances)

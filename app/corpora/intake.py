@@ -141,6 +141,7 @@ def _scanned(
         tier=options.get("tier"),
         table=None if table is None else root / table,
         fix=bool(options.get("fix")),
+        on_bad_segment=options.get("on_bad_segment") or "refuse",
         drop=options.get("drop") or (),
     )
     problems = list(read.problems)
@@ -167,6 +168,8 @@ def _scanned(
         for data in manifest.written(entries):
             file.write(data)
     read.utterances = kept
+    if read.dropped:  # so that whoever reads the files again leaves out the same
+        options = {**options, "drop": [*dict.fromkeys([*(options.get("drop") or ()), *read.dropped])]}
     return Corpus(
         id=new_id(), name=name, source=source, location=location, manifest=file.digest, options=options,
         utterances=len(kept), segments=sum(len(u.segments) for u in kept),

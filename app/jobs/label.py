@@ -21,8 +21,9 @@ from app.corpora.manifest import Line
 from app.db.tables import FileError, Job, Shard
 from app.jobs import shared, table
 from app.jobs.patience import Often, patiently
+from app.labelling import Gaps, Skipped
 from app.place import Place
-from app.schemas.classify import rounded
+from app.schemas.classify import finite, gaps_done, rounded
 from features import annotation as notation
 from features.annotation.base import name_stem
 from features.errors import PhonechainError
@@ -89,9 +90,9 @@ def _label(job: Job, lines: Sequence[Line], files: Files, model: PhoneLabeler, s
             except (PhonechainError, OSError) as error:
                 part.errors.append(shared.file_error(job.id, line.place, line.id, error))
         speakers: dict[str, int] = {}
-        answers = model.label_features(
-            [prepared.features for _, prepared in ready],
-            segments=[prepared.segments for _, prepared in ready],
+        answers = labelling.label_sequences(
+            model,
+            [(prepared.features, prepared.segments, prepared.starts) for _, prepared in ready],
             n_best=options["n_best"],
             decode=options["decode"],
             groups=[speakers.setdefault(line.speaker or f"\0{line.id}", len(speakers)) for line, _ in ready],
@@ -123,6 +124,9 @@ def _prepared(line: Line, files: Files, model: PhoneLabeler, options: dict[str, 
         tier=options["tier"],
         channel=options["channel"],
         fix=options["fix"],
+        # A job that was taken by an earlier version has none of these.
+        on_bad_segment=options.get("on_bad_segment", "refuse"),
+        gaps=Gaps(options.get("gaps", "across"), options.get("max_gap", labelling.MAX_GAP)),
         max_seconds=options["max_seconds"],
         max_segments=options["max_segments"],
     )
@@ -149,16 +153,17 @@ def _row(line: Line, prepared: Prepared, labelled: Sequence[LabelledSegment]) ->
         "split": line.split,
         "duration": round(prepared.duration, 6),
         "tier": prepared.tier.name,
-        "segments": [_segment(segment) for segment in labelled],
+        "segments": [_segment(segment) for segment in labelling.with_skipped(prepared, labelled)],
+        "gaps": gaps_done(prepared.gaps, len(prepared.starts) + 1),
         "warnings": [notice.as_dict() for notice in prepared.notices],
     }
     return json.dumps(row, ensure_ascii=False, allow_nan=False)
 
 
-def _segment(segment: LabelledSegment) -> dict[str, Any]:
+def _segment(segment: LabelledSegment | Skipped) -> dict[str, Any]:
     out: dict[str, Any] = {
-        "start": segment.start,
-        "end": segment.end,
+        "start": finite(segment.start),
+        "end": finite(segment.end),
         "label": segment.label,
         "posterior": rounded(segment.posterior),
     }
@@ -170,6 +175,8 @@ def _segment(segment: LabelledSegment) -> dict[str, Any]:
             "given_posterior": rounded(segment.given_posterior),
             "given_rank": segment.given_rank,
         }
+    if isinstance(segment, Skipped):
+        out["skipped"] = segment.reason
     return out
 
 

@@ -51,7 +51,9 @@ def shown(corpus: Corpus) -> dict[str, Any]:
         "problems": corpus.problems,
         "problem_count": corpus.problem_count,
         "warnings": corpus.notices,
-        "options": {k: v for k, v in corpus.options.items() if v not in (None, [], False) and k != "fingerprint"},
+        "options": {
+            k: v for k, v in corpus.options.items() if v not in (None, [], False, "refuse") and k != "fingerprint"
+        },
         "created": paging.moment(corpus.created),
     }
 

@@ -107,7 +107,8 @@ async def _received(
         body = _object(text.encode())
         if "corpus" in body:
             raise InvalidRequest("expected a corpus or files, got both", pointer="corpus")
-        corpus, digests = await bundle.taken(files, settings, place)
+        kept = {"on_bad_segment": "skip"} if body.get("on_bad_segment") == "skip" else {}
+        corpus, digests = await bundle.taken(files, settings, place, kept)
     return {**body, "corpus": corpus.id}, corpus, digests
 
 

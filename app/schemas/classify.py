@@ -217,16 +217,21 @@ def answer(
         "duration": round(duration, 6),
         "tier": tier,
         "segments": [_segment(segment) for segment in labelled],
-        "gaps": {"mode": gaps.mode, "max_gap": gaps.longest, "sequences": sequences},
+        "gaps": gaps_done(gaps, sequences),
         "warnings": [notice.as_dict() for notice in notices],
         **({"timing": {key: round(1e3 * value, 3) for key, value in timing.items()}} if timing is not None else {}),
     }
 
 
+def gaps_done(gaps: Gaps, sequences: int) -> dict[str, Any]:
+    """A `GapsOut` as plain data."""
+    return {"mode": gaps.mode, "max_gap": gaps.longest, "sequences": sequences}
+
+
 def _segment(segment: Any) -> dict[str, Any]:
     out: dict[str, Any] = {
-        "start": _time(segment.start),
-        "end": _time(segment.end),
+        "start": finite(segment.start),
+        "end": finite(segment.end),
         "label": segment.label,
         "posterior": rounded(segment.posterior),
         "n_best": [{"label": label, "posterior": rounded(posterior)} for label, posterior in segment.n_best],
@@ -240,6 +245,6 @@ def _segment(segment: Any) -> dict[str, Any]:
     return out
 
 
-def _time(seconds: float) -> float | None:
-    """JSON has no word for what is not finite."""
+def finite(seconds: float) -> float | None:
+    """A time for JSON, which has no word for what is not finite: null."""
     return seconds if math.isfinite(seconds) else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
@@ -23,6 +23,11 @@ class CorpusOptions(BaseModel):
         pattern=PLAIN,
     )  # fmt: skip
     fix: bool = Field(False, description="Sort segments and remove overlaps of up to 10 ms.")
+    on_bad_segment: Literal["refuse", "skip"] = Field(
+        "refuse",
+        description="What a segment does that does not fit: `refuse` its file, or be left out alone; jobs that label the "
+        "corpus then give it a null label with the reason.",
+    )
     drop: list[Annotated[str, Field(max_length=200)]] = Field(
         default_factory=list, description="Labels whose segments are left out.", max_length=1000
     )

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 from pydantic_core import PydanticCustomError
 
+from app.labelling import MAX_GAP
 from app.schemas.classify import _channel
 from features.annotation import FORMATS
 
@@ -73,6 +74,19 @@ class LabelJob(_Asked):
     n_best: int = Field(1, ge=1, le=1000, description="How many labels to list for each segment.")
     decode: Literal["posterior", "viterbi"] = "posterior"
     fix: bool = Field(False, description="Sort the segments and remove overlaps of up to 10 ms.")
+    on_bad_segment: Literal["refuse", "skip"] | None = Field(
+        None,
+        description="What a segment does that does not fit: `refuse` its file, or be skipped, which gives it a null label "
+        "with the reason, and a warning; else what the corpus was taken in with.",
+    )
+    gaps: Literal["across", "break"] = Field(
+        "across",
+        description="Where segments do not touch: `across` lets the chain run on as if they did; `break` begins a new "
+        "sequence after each gap longer than `max_gap`.",
+    )
+    max_gap: float = Field(
+        MAX_GAP, ge=0, allow_inf_nan=False, description="Seconds; a longer gap breaks the chain with `gaps=break`."
+    )
 
     @field_validator("formats")
     @classmethod

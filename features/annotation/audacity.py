@@ -57,6 +57,7 @@ def parse(source: Source) -> Annotation:
         end = number(words[1].strip().replace(",", "."), at, "an end")
         tier = points if start == end else intervals
         tier.entries.append(Segment(start, end, words[2].strip() if len(words) == 3 else ""))
+        tier.lines.append(at)
         check_count(len(intervals.entries) + len(points.entries), at)
     return source.annotation([t for t in (intervals, points) if t.entries] or [intervals], "audacity")
 

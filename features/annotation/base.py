@@ -42,11 +42,16 @@ _DERIVED = re.compile(rf"(?:{ANSWER}|{POSTERIOR}|{SCORE})(?: \([0-9]+\))?\Z")
 
 @dataclass(slots=True)
 class Tier:
-    """A named row of an annotation. `entries` are in the order of the file; a point has start == end. Seconds."""
+    """A named row of an annotation. `entries` are in the order of the file; a point has start == end. Seconds.
+
+    `lines` has the line of the file, from 1, on which each entry stands, in formats that have an entry a line; else it
+    is empty.
+    """
 
     name: str
     kind: Literal["interval", "point"]
     entries: list[Segment] = field(default_factory=list)
+    lines: list[int] = field(default_factory=list, compare=False, repr=False)
 
 
 @dataclass(slots=True)

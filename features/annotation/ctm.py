@@ -43,7 +43,8 @@ def sniff(source: Source) -> int:
     return 2 if seen else 0
 
 
-Rows = list[tuple[float, float, str, str | None]]
+Rows = list[tuple[float, float, str, str | None, int]]
+"""start, end, label, confidence, line"""
 
 
 def _recordings(source: Source) -> dict[str, Rows]:
@@ -63,16 +64,17 @@ def _recordings(source: Source) -> dict[str, Rows]:
         confidence = words[5] if len(words) > 5 and is_number(words[5]) else None
         # Both numbers are decimals, so their sum is rounded to what decimals can say.
         key = words[0] if words[1] in ("1", "A", "a") else f"{words[0]} {words[1]}"
-        rows.setdefault(key, []).append((start, round(start + length, 9), label, confidence))
+        rows.setdefault(key, []).append((start, round(start + length, 9), label, confidence, at))
         count += 1
         check_count(count, at)
     return rows
 
 
 def _tiers(rows: Rows) -> list[Tier]:
-    tiers = [Tier("labels", "interval", [Segment(a, b, label) for a, b, label, _ in rows])]
+    tiers = [Tier("labels", "interval", [Segment(a, b, label) for a, b, label, _, _ in rows])]
+    tiers[0].lines = [r[4] for r in rows]
     if any(r[3] is not None for r in rows):
-        tiers.append(Tier("labels" + SCORE, "interval", [Segment(a, b, c or "") for a, b, _, c in rows]))
+        tiers.append(Tier("labels" + SCORE, "interval", [Segment(a, b, c or "") for a, b, _, c, _ in rows]))
     return tiers
 
 

@@ -57,12 +57,14 @@ def parse(source: Source) -> Annotation:
 def parse_lines(lines: Iterable[tuple[int, str]]) -> tuple[list[Tier], list[Notice]]:
     """Tiers of the numbered lines of one transcription, and what a person should know about them."""
     blocks: list[list[Row]] = [[]]
+    places: list[list[int]] = [[]]
     decimals = False
     count = 0
     for at, line in lines:
         words = line.split() if '"' not in line and "'" not in line else _WORD.findall(line)
         if words[0] == "///":
             blocks.append([])
+            places.append([])
             continue
         if len(words) < 3:
             raise AnnotationSyntaxError(f"expected a start, an end and a name, got {shown(line.strip())}", line=at)
@@ -71,6 +73,7 @@ def parse_lines(lines: Iterable[tuple[int, str]]) -> tuple[list[Tier], list[Noti
         count += 1
         if count % 100_000 == 0:
             check_count(count, at)
+        places[-1].append(at)
         blocks[-1].append(
             (start, end, _plain(words[2]), None, []) if len(words) == 3 else (start, end, *_levels(words[2:]))
         )
@@ -80,8 +83,8 @@ def parse_lines(lines: Iterable[tuple[int, str]]) -> tuple[list[Tier], list[Noti
         message = "expected times in units of 100 ns, got decimals; they were taken as seconds"
         notices.append(Notice("htk-seconds", message))
     tiers: list[Tier] = []
-    for k, block in enumerate(blocks, 1):
-        more, reduced = _tiers(block, 1.0 if decimals else UNIT, "" if k == 1 else f" ({k})")
+    for k, (block, numbers) in enumerate(zip(blocks, places, strict=True), 1):
+        more, reduced = _tiers(block, numbers, 1.0 if decimals else UNIT, "" if k == 1 else f" ({k})")
         tiers += more
         if reduced:
             message = f"{reduced} full-context names were reduced to the phone in their middle"
@@ -100,7 +103,7 @@ def _levels(words: list[str]) -> tuple[str, str | None, list[tuple[str, str | No
     return levels[0][0], levels[0][1], levels[1:]
 
 
-def _tiers(rows: list[Row], unit: float, mark: str) -> tuple[list[Tier], int]:
+def _tiers(rows: list[Row], lines: list[int], unit: float, mark: str) -> tuple[list[Tier], int]:
     """A tier a level, a tier of the scores where there are any, and how many names were full-context."""
     context = [_FULL_CONTEXT.fullmatch(r[2]) for r in rows] if rows and "^" in rows[0][2] else []
     reduced = len(context) if context and all(context) else 0
@@ -113,9 +116,8 @@ def _tiers(rows: list[Row], unit: float, mark: str) -> tuple[list[Tier], int]:
         ("phones" if states else "level 2" if every else "words") + mark,
     ]
     titles += [f"level {k}{mark}" for k in range(3, further + 2)]
-    first = Tier(
-        titles[0], "interval", [Segment(r[0] / unit, r[1] / unit, n) for r, n in zip(rows, names, strict=True)]
-    )
+    entries = [Segment(r[0] / unit, r[1] / unit, n) for r, n in zip(rows, names, strict=True)]
+    first = Tier(titles[0], "interval", entries, lines)
     tiers = [first]
     if any(r[3] is not None for r in rows):
         scores = [Segment(s.start, s.end, r[3] or "") for r, s in zip(rows, first.entries, strict=True)]
@@ -126,6 +128,7 @@ def _tiers(rows: list[Row], unit: float, mark: str) -> tuple[list[Tier], int]:
         tier = Tier(titles[level + 1], "interval")
         for (i, name), (following, _) in zip(marks, [*marks[1:], (len(rows), "")], strict=True):
             tier.entries.append(Segment(rows[i][0] / unit, rows[following - 1][1] / unit, name))
+            tier.lines.append(lines[i])
         tiers.append(tier)
     return tiers, reduced
 

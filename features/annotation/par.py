@@ -40,6 +40,9 @@ _CLASS_2 = frozenset({"IPA", "SUP", "PHN", "DAS", "NOI", "SPD"})
 _CODES = {ANSWER: "PCL", POSTERIOR: "PCP"}
 """Keys of our own: a key has three characters, so an answer's tiers cannot keep their names."""
 
+Span = tuple[int, int, str, str, int]
+"""first sample, samples less one, links, label, line"""
+
 
 def sniff(source: Source) -> int:
     head = source.head.lstrip()
@@ -51,7 +54,7 @@ def sniff(source: Source) -> int:
 def parse(source: Source) -> Annotation:
     """Read a Partitur file. Raises AnnotationSyntaxError with the line."""
     rate: float | None = None
-    spans: dict[str, list[tuple[int, int, str, str]]] = {}
+    spans: dict[str, list[Span]] = {}
     words: list[tuple[str, str]] = []
     count = 0
     for at, line in source.lines():
@@ -68,9 +71,9 @@ def parse(source: Source) -> Annotation:
         elif key == "ORT" and (word := _WORD.fullmatch(body)):
             words.append((word[1], word[2]))
         elif linked := _LINKED.fullmatch(body):
-            spans.setdefault(key, []).append((int(linked[1]), int(linked[2]), linked[3], linked[4] or ""))
+            spans.setdefault(key, []).append((int(linked[1]), int(linked[2]), linked[3], linked[4] or "", at))
         elif key in _CLASS_2 and (span := _UNLINKED.fullmatch(body)):
-            spans.setdefault(key, []).append((int(span[1]), int(span[2]), "", span[3]))
+            spans.setdefault(key, []).append((int(span[1]), int(span[2]), "", span[3], at))
         elif key in ("MAU", "SAP", "PHO"):
             raise AnnotationSyntaxError(f"expected a start, a duration, a link and a label, got {shown(body)}", line=at)
         else:
@@ -83,7 +86,12 @@ def parse(source: Source) -> Annotation:
         if source.options.rate is None:
             notices.append(Notice("rate-assumed", f"no SAM line names the rate; taken as {RATE} Hz", None, rate))
     tiers = [
-        Tier(key, "interval", [Segment(a / rate, (a + n + 1) / rate, label) for a, n, _, label in rows])
+        Tier(
+            key,
+            "interval",
+            [Segment(a / rate, (a + n + 1) / rate, label) for a, n, _, label, _ in rows],
+            [row[4] for row in rows],
+        )
         for key, rows in spans.items()
     ]
     main = next((k for k in ("MAU", "SAP", "PHO") if k in spans), None)
@@ -97,10 +105,10 @@ def parse(source: Source) -> Annotation:
     return source.annotation(tiers, "par", notices=notices)
 
 
-def _word_times(words: list[tuple[str, str]], phones: list[tuple[int, int, str, str]], rate: float) -> list[Segment]:
+def _word_times(words: list[tuple[str, str]], phones: list[Span], rate: float) -> list[Segment]:
     """Each word from the first to the last phone that is linked to it; words without phones are left out."""
     reach: dict[str, tuple[int, int]] = {}
-    for start, length, links, _ in phones:
+    for start, length, links, _, _ in phones:
         for link in re.split("[,;]", links):
             a, b = reach.get(link, (start, start + length + 1))
             reach[link] = (min(a, start), max(b, start + length + 1))

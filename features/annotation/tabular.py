@@ -141,6 +141,7 @@ def parse(source: Source) -> Annotation:
                 title = name if k == main else f"{name} {title}"
             tier = tiers.setdefault((title, k), Tier(title, "interval"))
             tier.entries.append(Segment(a, b, cell(k).strip()))
+            tier.lines.append(at)
         count += len(columns)
         check_count(count, at)
     found = [t for (_, k), t in tiers.items() if k in (main, None) or any(s.label for s in t.entries)]

@@ -44,6 +44,7 @@ def parse(source: Source) -> Annotation:
         start = number(words[0], at, "a start in samples", rate)
         end = number(words[1], at, "an end in samples", rate)
         tier.entries.append(Segment(start / rate, end / rate, words[2].rstrip() if len(words) == 3 else ""))
+        tier.lines.append(at)
         check_count(len(tier.entries), at)
     notices = []
     if source.options.rate is None:

@@ -55,7 +55,7 @@ def _is_buckeye(source: Source) -> bool:
 def parse(source: Source) -> Annotation:
     """Read an xlabel file. Raises AnnotationSyntaxError with the line."""
     separator, names = ";", []
-    rows: list[tuple[float, list[str]]] = []
+    rows: list[tuple[float, list[str], int]] = []
     in_header = True
     for at, line in source.lines():
         text = line.strip()
@@ -70,19 +70,20 @@ def parse(source: Source) -> Annotation:
         match = _LINE.fullmatch(line.rstrip())
         if match is None:
             raise AnnotationSyntaxError(f"expected an end, a colour number and a label, got {shown(text)}", line=at)
-        rows.append((number(match[1], at, "an end"), [f.strip() for f in (match[3] or "").split(separator)]))
+        rows.append((number(match[1], at, "an end"), [f.strip() for f in (match[3] or "").split(separator)], at))
         check_count(len(rows), at)
     if in_header:
         raise AnnotationSyntaxError("expected a line with a # by itself after the header, got none", line=1)
     buckeye = _is_buckeye(source)
     main = "words" if source.suffix in (".words", ".wrd") else "phones"
-    width = max((len(f) for _, f in rows), default=1)
+    width = max((len(f) for _, f, _ in rows), default=1)
     titles = names if len(names) == width else [main, *(f"field {k}" for k in range(2, width + 1))]
     tiers = [Tier(title.strip(), "interval") for title in titles]
     start = 0.0
-    for end, fields in rows:
+    for end, fields, at in rows:
         for k, tier in enumerate(tiers):
             tier.entries.append(Segment(start, end, fields[k] if k < len(fields) else ""))
+            tier.lines.append(at)
         start = end
     # "ah; " has an empty second field: a separator at the end of the line, not something that was written.
     tiers = [t for k, t in enumerate(tiers) if k == 0 or any(s.label for s in t.entries)]

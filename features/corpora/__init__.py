@@ -8,6 +8,7 @@ from pathlib import Path
 from features.corpora import folder, letters, timit
 from features.corpora.base import AUDIO_SUFFIXES, Corpus, CorpusProblem, Progress
 from features.errors import CorpusError
+from features.segments import OnBadSegment
 
 __all__ = ["AUDIO_SUFFIXES", "LAYOUTS", "Corpus", "CorpusProblem", "read"]
 
@@ -21,6 +22,7 @@ def read(
     tier: str | None = None,
     table: Path | str | None = None,
     fix: bool = False,
+    on_bad_segment: OnBadSegment = "refuse",
     drop: Collection[str] = (),
     progress: Progress | None = None,
 ) -> Corpus:
@@ -32,6 +34,7 @@ def read(
         tier: of the phones in each annotation; None lets `choose_tier` choose.
         table: of speakers and splits (columns `utterance`, `speaker`, `split`); None takes `utterances.tsv` if there.
         fix: repair segments by the rules of `prepare` instead of refusing the file.
+        on_bad_segment: "refuse" leaves out the file of a segment that does not fit, "skip" that segment alone.
         drop: labels whose segments are left out.
         progress: called with (files done, files in all).
 
@@ -42,11 +45,17 @@ def read(
     if layout is not None and layout not in LAYOUTS:
         raise CorpusError(f"expected a layout out of {', '.join(LAYOUTS)}; got '{layout[:40]}'", value=layout)
     if layout == "timit" or (layout is None and tier is None and table is None and timit.find(root) is not None):
-        return timit.read(root, fix=fix, drop=drop, progress=progress)
+        return timit.read(root, fix=fix, on_bad_segment=on_bad_segment, drop=drop, progress=progress)
     if any((root / name).is_file() for name in letters.NAMES):
         raise CorpusError(
             f"expected recordings, got the OCR letters, which are images: {root}; features.corpora.letters reads them"
         )
     return folder.read(
-        root, tier=tier, table=Path(table) if table is not None else None, fix=fix, drop=drop, progress=progress
+        root,
+        tier=tier,
+        table=Path(table) if table is not None else None,
+        fix=fix,
+        on_bad_segment=on_bad_segment,
+        drop=drop,
+        progress=progress,
     )

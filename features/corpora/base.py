@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from features import annotation
 from features.annotation import Annotation
 from features.annotation.base import nfc
-from features.errors import AnnotationSyntaxError, Notice, PhonechainError
-from features.segments import Segment, Utterance, prepare
+from features.errors import AnnotationSyntaxError, Notice, PhonechainError, SegmentError
+from features.segments import OnBadSegment, Segment, Utterance, settle
 
 Progress = Callable[[int, int], None]
 """Called with (files done, files in all)."""
+
+MOST_OF_A_FILE = 1000
+"""Problems of one file that are told one by one."""
 
 _AUDIO = "wav flac ogg oga opus mp3 m4a mp4 aac webm amr 3gp wma mkv aif aiff aifc au snd sph nist caf w64"
 AUDIO_SUFFIXES = frozenset("." + s for s in _AUDIO.split())
@@ -23,11 +27,15 @@ AUDIO_SUFFIXES = frozenset("." + s for s in _AUDIO.split())
 
 @dataclass(frozen=True, slots=True)
 class CorpusProblem:
-    """Something wrong with one file of a corpus, or, with a folder as `file`, with a number of files at once."""
+    """Something wrong with one file of a corpus, or, with a folder as `file`, with a number of files at once.
+
+    Where the message sums up several segments, `each` has them one by one, with their own lines.
+    """
 
     file: Path
     line: int | None
     message: str
+    each: tuple[CorpusProblem, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.file}{'' if self.line is None else f':{self.line}'}: {self.message}"
@@ -44,6 +52,8 @@ class Corpus:
     layout: str = "folder"
     unions: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Further names of splits, each for several together (TIMIT's `dev-full`)."""
+    dropped: tuple[str, ...] = ()
+    """Labels that the layout itself leaves out (TIMIT's `q`)."""
 
     def split(self, name: str) -> list[Utterance]:
         """The utterances of one split or union of splits, in the order of the corpus; empty if there is no such split."""
@@ -99,6 +109,15 @@ class Spelling:
         return s if spelling == s.label else Segment(s.start, s.end, spelling)
 
 
+@dataclass(frozen=True, slots=True)
+class Segmentation:
+    """The segments of one annotation file, ready to be used. `lines` as in Utterance."""
+
+    segments: list[Segment]
+    notices: list[Notice]
+    lines: Sequence[int] = ()
+
+
 def segments_of(
     data: bytes,
     name: str,
@@ -106,15 +125,16 @@ def segments_of(
     tier: str | None = None,
     duration: float | None = None,
     fix: bool = False,
+    on_bad_segment: OnBadSegment = "refuse",
     drop: Collection[str] = (),
     rate: int | None = None,
     audio: Path | None = None,
-) -> tuple[list[Segment], list[Notice]]:
+) -> Segmentation:
     """The segments of one annotation file, ready to be used.
 
     Args:
         data, name: the file.
-        tier, fix: as for `choose_tier` and `prepare`.
+        tier, fix, on_bad_segment: as for `choose_tier` and `settle`.
         duration: of its sound, seconds, if known.
         drop: labels whose segments are left out.
         rate: of its sound, for formats that count in samples.
@@ -128,7 +148,7 @@ def segments_of(
     if rate is None and audio is not None and any(n.code == "rate-assumed" for n in read.notices):
         known = rate_of(audio)
         read = annotation.read(data, name=name, rate=known, utterance=utterance) if known is not None else read
-    return segments_in(read, tier=tier, duration=duration, fix=fix, drop=drop)
+    return segments_in(read, tier=tier, duration=duration, fix=fix, on_bad_segment=on_bad_segment, drop=drop)
 
 
 def segments_in(
@@ -137,14 +157,18 @@ def segments_in(
     tier: str | None = None,
     duration: float | None = None,
     fix: bool = False,
+    on_bad_segment: OnBadSegment = "refuse",
     drop: Collection[str] = (),
-) -> tuple[list[Segment], list[Notice]]:
+) -> Segmentation:
     """As `segments_of`, of an annotation that has been read."""
     chosen, guessed = annotation.choose_tier(read, tier)
-    segments, repaired = prepare(annotation.tier_segments(chosen), duration, fix=fix)
-    if drop:
-        segments = [s for s in segments if s.label not in drop]
-    return segments, [*read.notices, *guessed, *repaired]
+    settled = settle(
+        annotation.tier_segments(chosen), duration, fix=fix, on_bad_segment=on_bad_segment, lines=chosen.lines
+    )
+    kept = [(s, i) for s, i in zip(settled.segments, settled.indices, strict=True) if s.label not in drop]
+    skipped = [Notice("segment-skipped", p.message, f"segments/{p.index}") for p in settled.problems]
+    lines = array("I", [chosen.lines[i] for _, i in kept]) if len(chosen.lines) == len(chosen.entries) else ()
+    return Segmentation([s for s, _ in kept], [*read.notices, *guessed, *settled.notices, *skipped], lines)
 
 
 def rate_of(audio: Path) -> int | None:
@@ -159,8 +183,15 @@ def rate_of(audio: Path) -> int | None:
 
 def problem_of(error: PhonechainError, file: Path) -> CorpusProblem:
     """The error as one line about the file; the line number, where there is one, is told apart."""
-    line = error.line if isinstance(error, AnnotationSyntaxError) else None
     message = str(error)
+    if isinstance(error, SegmentError) and error.problems:
+        each = [CorpusProblem(file, p.line, p.message) for p in error.problems[:MOST_OF_A_FILE]]
+        if more := error.problems[MOST_OF_A_FILE:]:
+            each.append(CorpusProblem(file, more[0].line, f"and {len(more)} more"))
+        if hint := error.details.get("hint"):
+            each.append(CorpusProblem(file, None, str(hint)))
+        return CorpusProblem(file, error.problems[0].line, message, tuple(each) if len(each) > 1 else ())
+    line = error.line if isinstance(error, AnnotationSyntaxError) else None
     if line is not None:
         message = message.removeprefix(f"line {line}: ")
     return CorpusProblem(file, line, message)

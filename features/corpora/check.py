@@ -33,7 +33,7 @@ def check(
             file = utterance.annotation or utterance.audio
             counted.add(utterance.audio, sound.notices)
             try:
-                counted.add(file, prepare(utterance.segments, sound.duration)[1])
+                counted.add(file, prepare(utterance.segments, sound.duration, lines=utterance.lines)[1])
             except PhonechainError as error:
                 problems.append(problem_of(error, file))
         if progress is not None:

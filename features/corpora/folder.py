@@ -23,13 +23,14 @@ from features.corpora.base import (
     CorpusProblem,
     NoticeCount,
     Progress,
+    Segmentation,
     Spelling,
     problem_of,
     segments_in,
     segments_of,
 )
-from features.errors import CorpusError, Notice, PhonechainError, UnrecognisedAnnotation
-from features.segments import Segment, Utterance
+from features.errors import CorpusError, PhonechainError, UnrecognisedAnnotation
+from features.segments import OnBadSegment, Utterance
 
 SPLITS = {
     **dict.fromkeys(("train", "training", "trn", "tr"), "train"),
@@ -78,12 +79,46 @@ class _Stem:
 
 
 @dataclass(slots=True)
-class _Pair:
-    """A recording and the files that may annotate it; or its part of a file that annotates many, which has been read."""
+class Pair:
+    """A recording and the files that may annotate it; or its part of a file that annotates many, which has been read.
+
+    `annotations` are in the order in which they are to be tried.
+    """
 
     audio: Path
     annotations: list[Path]
     part: Annotation | None = None
+    speaker: str | None = None
+    split: str | None = None
+
+
+@dataclass(slots=True)
+class _Found:
+    """What a folder holds, before any annotation is read."""
+
+    root: Path
+    rows: tables.Table | None
+    stems: dict[str, _Stem]
+    others: Counter[str]
+    pairs: list[Pair]
+    problems: list[CorpusProblem]
+
+
+def pairs(root: Path, *, table: Path | None = None) -> tuple[list[Pair], list[CorpusProblem]]:
+    """The recordings of a folder with the files that may annotate them, and the files that found no partner.
+
+    Args:
+        root, table: as for `read`.
+
+    Raises:
+        CorpusError: no folder, no pair of files in it, or a table that cannot be read.
+    """
+    found = _find(root, table)
+    if not found.pairs:
+        raise _nothing(found)
+    for pair in found.pairs:
+        pair.speaker, pair.split = _whose(root, pair.audio, found.rows, _relative(root, pair.audio))
+    return found.pairs, found.problems
 
 
 def read(
@@ -92,6 +127,7 @@ def read(
     tier: str | None = None,
     table: Path | None = None,
     fix: bool = False,
+    on_bad_segment: OnBadSegment = "refuse",
     drop: Collection[str] = (),
     progress: Progress | None = None,
 ) -> Corpus:
@@ -105,24 +141,22 @@ def read(
         tier: of the phones in each annotation; None lets `choose_tier` choose.
         table: of speakers and splits; None takes `utterances.tsv` (or .csv) in the root if it is there.
         fix: repair segments by the rules of `prepare` instead of refusing the file.
+        on_bad_segment: "refuse" leaves out the file of a segment that does not fit, "skip" that segment alone.
         drop: labels whose segments are left out, such as an aligner's mark for noise.
         progress: called with (recordings done, recordings in all).
 
     Raises:
         CorpusError: no folder, no pair of files in it, or a table that cannot be read.
     """
-    if table is None:
-        table = next((root / name for name in tables.NAMES if (root / name).is_file()), None)
-    rows = tables.read(table) if table is not None else None
-    stems, others = _scan(root, table)
-    pairs, problems = _pair(root, stems)
-    corpus = Corpus(root, [], problems, layout="folder")
+    found = _find(root, table)
+    pairs, rows = found.pairs, found.rows
+    corpus = Corpus(root, [], found.problems, layout="folder")
     counted, spelling = NoticeCount(), Spelling()
     passed_over = 0
     for done, pair in enumerate(pairs, 1):
         file = pair.annotations[0]
         try:
-            file, segments, notices = _segments(pair, tier=tier, fix=fix, drop=drop)
+            file, read = _segments(pair, tier=tier, fix=fix, on_bad_segment=on_bad_segment, drop=drop)
         except UnrecognisedAnnotation as error:
             if file.suffix.lower() in _DOUBTFUL:
                 passed_over += 1
@@ -133,19 +167,29 @@ def read(
         except OSError as error:
             corpus.problems.append(CorpusProblem(file, None, f"cannot be read: {error.strerror}"))
         else:
-            counted.add(file, notices)
+            counted.add(file, read.notices)
             stem = _relative(root, pair.audio)
             speaker, split = _whose(root, pair.audio, rows, stem)
-            corpus.utterances.append(Utterance(stem, pair.audio, spelling.apply(segments), speaker, split, file))
+            segments = spelling.apply(read.segments)
+            corpus.utterances.append(Utterance(stem, pair.audio, segments, speaker, split, file, read.lines))
         if progress is not None:
             progress(done, len(pairs))
     if passed_over == len(pairs):  # also where there are no pairs at all
-        raise _nothing(root, stems, others)
+        raise _nothing(found)
     corpus.notices = counted.notices()
     _shorten_ids(corpus.utterances)
     if rows is not None:
         corpus.problems += _table_problems(rows, corpus.utterances)
     return corpus
+
+
+def _find(root: Path, table: Path | None) -> _Found:
+    """Raises CorpusError."""
+    if table is None:
+        table = next((root / name for name in tables.NAMES if (root / name).is_file()), None)
+    rows = tables.read(table) if table is not None else None
+    stems, others = _scan(root, table)
+    return _Found(root, rows, stems, others, *_pair(root, stems))
 
 
 def _scan(root: Path, table: Path | None) -> tuple[dict[str, _Stem], Counter[str]]:
@@ -176,9 +220,9 @@ def _scan(root: Path, table: Path | None) -> tuple[dict[str, _Stem], Counter[str
     return dict(stems), others
 
 
-def _pair(root: Path, stems: dict[str, _Stem]) -> tuple[list[_Pair], list[CorpusProblem]]:
+def _pair(root: Path, stems: dict[str, _Stem]) -> tuple[list[Pair], list[CorpusProblem]]:
     """Recordings with their annotations in order of path, and the files that found no partner, counted."""
-    pairs = [_Pair(s.audio[0], s.annotations) for s in stems.values() if s.audio and s.annotations]
+    pairs = [Pair(s.audio[0], s.annotations) for s in stems.values() if s.audio and s.annotations]
     lone_audio = {s.audio[0] for s in stems.values() if s.audio and not s.annotations}
     lone_annotations = [s.annotations for s in stems.values() if s.annotations and not s.audio]
     for key in (lambda path: _place(root, path), lambda path: path.stem):
@@ -190,7 +234,7 @@ def _pair(root: Path, stems: dict[str, _Stem]) -> tuple[list[_Pair], list[Corpus
         for candidates in lone_annotations:
             found = by_key.get(key(candidates[0]), [])
             if len(found) == 1 and counts[key(candidates[0])] == 1:
-                pairs.append(_Pair(found[0], candidates))
+                pairs.append(Pair(found[0], candidates))
                 lone_audio.remove(found[0])
             else:
                 left.append(candidates)
@@ -222,7 +266,7 @@ def _folders(root: Path, path: Path) -> list[str]:
     return [f for f in path.relative_to(root).parts[:-1] if f.casefold() not in _KIND_FOLDERS]
 
 
-def _parts(file: Path, lone_audio: set[Path]) -> tuple[list[_Pair], CorpusProblem | None]:
+def _parts(file: Path, lone_audio: set[Path]) -> tuple[list[Pair], CorpusProblem | None]:
     """The recordings that a file of many (MLF, CTM, a Label Studio export) annotates; none if it is another kind."""
     if file.suffix.lower() not in _SHARED:
         return [], None
@@ -234,7 +278,7 @@ def _parts(file: Path, lone_audio: set[Path]) -> tuple[list[_Pair], CorpusProble
         return [], problem_of(error, file)
     except OSError as error:
         return [], CorpusProblem(file, None, f"cannot be read: {error.strerror}")
-    return [_Pair(a, [file], recordings[a.stem]) for a in lone_audio if a.stem in recordings], None
+    return [Pair(a, [file], recordings[a.stem]) for a in lone_audio if a.stem in recordings], None
 
 
 def _counted(root: Path, files: list[Path], what: str, lack: str) -> list[CorpusProblem]:
@@ -248,14 +292,23 @@ def _counted(root: Path, files: list[Path], what: str, lack: str) -> list[Corpus
 
 
 def _segments(
-    pair: _Pair, *, tier: str | None, fix: bool, drop: Collection[str]
-) -> tuple[Path, list[Segment], list[Notice]]:
-    """(file, segments, notices) of the first candidate that is an annotation; its error if none is."""
+    pair: Pair, *, tier: str | None, fix: bool, on_bad_segment: OnBadSegment, drop: Collection[str]
+) -> tuple[Path, Segmentation]:
+    """The first candidate that is an annotation, and its segments; its error if none is."""
     if pair.part is not None:
-        return pair.annotations[0], *segments_in(pair.part, tier=tier, fix=fix, drop=drop)
+        part = segments_in(pair.part, tier=tier, fix=fix, on_bad_segment=on_bad_segment, drop=drop)
+        return pair.annotations[0], part
     for file in pair.annotations:
         try:
-            return file, *segments_of(_bytes(file), file.name, tier=tier, fix=fix, drop=drop, audio=pair.audio)
+            return file, segments_of(
+                _bytes(file),
+                file.name,
+                tier=tier,
+                fix=fix,
+                on_bad_segment=on_bad_segment,
+                drop=drop,
+                audio=pair.audio,
+            )
         except UnrecognisedAnnotation:
             if file is pair.annotations[-1]:
                 raise
@@ -308,24 +361,25 @@ def _table_problems(rows: tables.Table, utterances: list[Utterance]) -> list[Cor
     return problems
 
 
-def _nothing(root: Path, stems: dict[str, _Stem], others: Counter[str]) -> CorpusError:
+def _nothing(there: _Found) -> CorpusError:
     """What was looked for, and what is there instead."""
-    audio = [a for s in stems.values() for a in s.audio]
-    annotations = [a for s in stems.values() for a in s.annotations]
+    audio = [a for s in there.stems.values() for a in s.audio]
+    annotations = [a for s in there.stems.values() for a in s.annotations]
     found = [f"{len(audio)} audio files ({_suffixes(audio)})" if audio else "no audio file"]
     found.append(
         f"{len(annotations)} possible annotation files ({_suffixes(annotations)})"
         if annotations
         else "no annotation file"
     )
-    if others:
-        found.append(f"{others.total()} other files ({', '.join(s for s, _ in others.most_common(5))})")
+    if there.others:
+        most = ", ".join(s for s, _ in there.others.most_common(5))
+        found.append(f"{there.others.total()} other files ({most})")
     hint = ""
     if audio and annotations:
         pair = f"{audio[0].name} and {annotations[0].name}"
         hint = f"; names must be equal up to the suffix, as a.wav and a.TextGrid, not as {pair}"
     return CorpusError(
-        f"expected audio files beside annotation files of the same name in {root}, got {', '.join(found)}{hint}",
+        f"expected audio files beside annotation files of the same name in {there.root}, got {', '.join(found)}{hint}",
         details={"audio": len(audio), "annotations": len(annotations)},
     )
 

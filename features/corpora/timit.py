@@ -22,7 +22,7 @@ from pathlib import Path
 from features import phones
 from features.corpora.base import Corpus, CorpusProblem, NoticeCount, Progress, problem_of, segments_of
 from features.errors import CorpusError, PhonechainError
-from features.segments import Utterance
+from features.segments import OnBadSegment, Utterance
 
 COUNTS = {"train": 140_173, "dev-full": 50_735, "test": 7_211}
 """Segments of each set after folding to 39 labels, without `q`, as the paper gives them."""
@@ -54,7 +54,14 @@ def speakers() -> dict[str, str]:
     return dict(line.split("\t") for line in text.splitlines()[1:])
 
 
-def read(root: Path, *, fix: bool = False, drop: Collection[str] = (), progress: Progress | None = None) -> Corpus:
+def read(
+    root: Path,
+    *,
+    fix: bool = False,
+    on_bad_segment: OnBadSegment = "refuse",
+    drop: Collection[str] = (),
+    progress: Progress | None = None,
+) -> Corpus:
     """Read TIMIT.
 
     A file that cannot be used is a CorpusProblem, as is a set whose count of segments differs from the paper's.
@@ -62,6 +69,7 @@ def read(root: Path, *, fix: bool = False, drop: Collection[str] = (), progress:
     Args:
         root: the folder with TRAIN and TEST, or one above it.
         fix: repair segments by the rules of `prepare` instead of refusing the file.
+        on_bad_segment: as for `settle`.
         drop: labels besides `q` whose segments are left out.
         progress: called with (annotation files read, annotation files in all).
 
@@ -71,7 +79,7 @@ def read(root: Path, *, fix: bool = False, drop: Collection[str] = (), progress:
     base = find(root)
     if base is None:
         raise CorpusError(f"expected TIMIT's folders TRAIN and TEST with DR1 to DR8 inside, got neither below {root}")
-    corpus = Corpus(root, [], [], layout="timit", unions={"dev-full": ("dev", "dev-rest")})
+    corpus = Corpus(root, [], [], layout="timit", unions={"dev-full": ("dev", "dev-rest")}, dropped=(DROPPED,))
     sets, labels, counted = speakers(), phones.load(LABELS), NoticeCount()
     files = [
         (name, speaker, file)
@@ -89,13 +97,24 @@ def read(root: Path, *, fix: bool = False, drop: Collection[str] = (), progress:
             sounds[folder] = {p.name.lower(): p for p in folder.iterdir()}
         audio = next((p for s in _SOUND if (p := sounds[folder].get(file.stem.lower() + s))), None)
         try:
-            segments, notices = segments_of(file.read_bytes(), file.name, fix=fix, rate=RATE)
+            read = segments_of(
+                file.read_bytes(),
+                file.name,
+                fix=fix,
+                on_bad_segment=on_bad_segment,
+                drop={DROPPED, *drop},
+                rate=RATE,
+            )
         except PhonechainError as error:
             corpus.problems.append(problem_of(error, file))
         except OSError as error:
             corpus.problems.append(CorpusProblem(file, None, f"cannot be read: {error.strerror}"))
         else:
-            unknown = [(i, s.label) for i, s in enumerate(segments, 1) if s.label is None or s.label not in labels]
+            unknown = [
+                (line, s.label)
+                for line, s in zip(read.lines, read.segments, strict=True)
+                if s.label is None or s.label not in labels
+            ]
             if audio is None:
                 corpus.problems.append(CorpusProblem(file, None, "has no sound beside it"))
             elif unknown:
@@ -105,10 +124,10 @@ def read(root: Path, *, fix: bool = False, drop: Collection[str] = (), progress:
                 )
                 corpus.problems.append(CorpusProblem(file, line, message))
             else:
-                counted.add(file, notices)
+                counted.add(file, read.notices)
                 split = "train" if name == "train" else sets.get(speaker, "dev-rest")
-                kept = [s for s in segments if s.label != DROPPED and s.label not in drop]
-                corpus.utterances.append(Utterance(f"{speaker}_{file.stem.lower()}", audio, kept, speaker, split, file))
+                id = f"{speaker}_{file.stem.lower()}"
+                corpus.utterances.append(Utterance(id, audio, read.segments, speaker, split, file, read.lines))
         if progress is not None:
             progress(done, len(files))
     corpus.notices = counted.notices()

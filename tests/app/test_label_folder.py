@@ -69,7 +69,7 @@ def test_bad_files_are_told_and_stop_nothing(tmp_path: Path, capfd: pytest.Captu
     err = capfd.readouterr().err
     assert names(out) == ["good.TextGrid"]
     failed = {line.split(": ")[0]: line for line in err.splitlines() if line.startswith("failed ")}
-    assert set(failed) == {f"failed {root / n}" for n in ("syntax.lab:2", "segments.lab", "sound.flac")}
+    assert set(failed) == {f"failed {root / n}" for n in ("syntax.lab:2", "segments.lab:2", "sound.flac")}
     assert f"left out {root / 'alone.lab'}: " in err
     assert "3 files could not be used" in err
     assert main(["label", str(root), "--out", str(out), "--on-bad-segment", "skip"]) == 1
