@@ -1,0 +1,76 @@
+# One image for the service, its workers, the scheduler and the migration.
+#   docker build -t phonechain .
+#   docker build -t phonechain --build-context wheels=DIR .          torch from a wheel in a folder of this machine
+#   docker build -t phonechain:cuda --build-arg TORCH=cuda .         torch with CUDA, for `docker run --gpus`
+
+ARG PYTHON=3.11
+
+# Empty, unless a build context of that name stands in for it.
+FROM scratch AS wheels
+
+FROM python:${PYTHON}-slim-bookworm AS build
+# cpu: the CPU build of PyTorch's index. cuda: the ordinary build of the package index. Anything else: that build (cu130, ...).
+ARG TORCH=cpu
+ARG TORCH_INDEX=https://download.pytorch.org/whl/${TORCH}
+ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore PIP_NO_COMPILE=1 PYTHONDONTWRITEBYTECODE=1
+WORKDIR /src
+RUN apt-get update -q && apt-get install -q -y --no-install-recommends tini && rm -rf /var/lib/apt/lists/* && \
+    python -m venv --without-pip /opt/phonechain
+
+# The largest part first, and the dependencies before the source: layers that change seldom are built seldom.
+COPY pyproject.toml constraints.txt ./
+RUN --mount=type=bind,from=wheels,target=/wheels \
+    version=$(sed -n 's/^torch==//p' constraints.txt) && \
+    if [ "$TORCH" != cuda ]; then \
+        if ls /wheels/torch-*.whl >/dev/null 2>&1; then from="--no-index --find-links /wheels"; else from="--index-url $TORCH_INDEX"; fi; \
+        pip --python /opt/phonechain/bin/python install -q --no-deps $from "torch==$version+$TORCH"; \
+    fi
+RUN python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["dependencies"], sep="\n")' > wanted.txt && \
+    pip --python /opt/phonechain/bin/python install -q -c constraints.txt -r wanted.txt
+COPY README.md LICENSE ./
+COPY features features
+COPY model model
+COPY app app
+RUN pip --python /opt/phonechain/bin/python install -q --no-deps .
+
+# What only tests and compilers read goes; the rest is compiled once, since the image is read-only.
+# The last line shows that nothing needed is gone, and that bytecode is not written at run time.
+RUN cd /opt/phonechain/lib/python3*/site-packages && \
+    rm -rf torch/include torch/share torch/test && \
+    find torch/bin -type f -not -name torch_shm_manager -delete && \
+    find . -type d \( -name tests -o -name test \) -not -path './torch/*' -prune -exec rm -rf {} + && \
+    find . -type f \( -name '*.pxd' -o -name '*.pyx' -o -name '*.h' -o -name '*.hpp' -o -name '*.a' -o -name '*.c' \) -delete && \
+    /opt/phonechain/bin/python -m compileall -q -j 0 --invalidation-mode unchecked-hash -x py312_intrinsics . && \
+    NUMBA_CACHE_DIR=/tmp/numba /opt/phonechain/bin/phonechain demo
+
+FROM python:${PYTHON}-slim-bookworm
+ARG VERSION=0.1.0
+ARG REVISION=unknown
+LABEL org.opencontainers.image.title="Phonechain" \
+      org.opencontainers.image.description="Labels the phones of speech whose segment boundaries are known, and says how sure it is of each." \
+      org.opencontainers.image.licenses="MIT" \
+      org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.revision="${REVISION}"
+# /data is the one place that is written; /tmp may be in memory. A volume that is new takes the owner of the folder.
+RUN groupadd --gid 10001 phonechain && \
+    useradd --uid 10001 --gid 10001 --no-create-home --home-dir /data --shell /usr/sbin/nologin phonechain && \
+    install -d -o 10001 -g 10001 -m 0750 /data && install -d -o 10001 -g 10001 -m 0755 /secrets
+COPY --from=build /usr/bin/tini /usr/local/bin/tini
+COPY --from=build /opt/phonechain /opt/phonechain
+ENV PATH=/opt/phonechain/bin:$PATH \
+    PYTHONDONTWRITEBYTECODE=1 \
+    PYTHONUNBUFFERED=1 \
+    NUMBA_CACHE_DIR=/tmp/numba \
+    HOME=/data \
+    PHONECHAIN_DATA=/data \
+    PHONECHAIN_HOST=0.0.0.0
+USER 10001:10001
+WORKDIR /data
+VOLUME /data
+EXPOSE 8000
+STOPSIGNAL SIGTERM
+HEALTHCHECK --interval=5s --timeout=5s --start-period=60s --retries=3 \
+    CMD ["python", "-m", "app.healthcheck", "service"]
+# The first process of a container hands signals on and buries orphans.
+ENTRYPOINT ["tini", "--", "phonechain"]
+CMD ["serve"]
