@@ -8,8 +8,10 @@ from fastapi import Depends, Request
 
 from app.jobs.engine import Engine
 from app.jobs.feed import Feed
+from app.metrics import Metrics
 from app.models import Models
 from app.place import Place
+from app.readiness import Readiness
 from app.registry import Registry
 from app.scoring import Scorer
 from app.security import Keys
@@ -56,6 +58,16 @@ def _keys(request: Request) -> Keys:
     return keys
 
 
+def _metrics(request: Request) -> Metrics:
+    metrics: Metrics = request.app.state.metrics
+    return metrics
+
+
+def _readiness(request: Request) -> Readiness:
+    readiness: Readiness = request.app.state.readiness
+    return readiness
+
+
 SettingsDep = Annotated[Settings, Depends(_settings)]
 RegistryDep = Annotated[Registry, Depends(_registry)]
 ScorerDep = Annotated[Scorer, Depends(_scorer)]
@@ -64,3 +76,5 @@ EngineDep = Annotated[Engine, Depends(_engine)]
 ModelsDep = Annotated[Models, Depends(_models)]
 FeedDep = Annotated[Feed, Depends(_feed)]
 KeysDep = Annotated[Keys, Depends(_keys)]
+MetricsDep = Annotated[Metrics, Depends(_metrics)]
+ReadinessDep = Annotated[Readiness, Depends(_readiness)]

@@ -60,6 +60,10 @@ class NotReady(Overloaded):
     slug = "not-ready"
 
 
+class RateLimited(Overloaded):
+    slug = "rate-limit"
+
+
 class DatabaseAway(Overloaded):
     slug = "database-away"
 

@@ -8,7 +8,7 @@ import uuid
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app import problems
+from app import logs, problems
 from app.errors import BodyTooLarge
 from app.uploads import UPLOADS
 
@@ -34,7 +34,11 @@ class RequestId:
                 MutableHeaders(scope=message)["X-Request-ID"] = known
             await send(message)
 
-        await self.app(scope, receive, send_with_id)
+        token = logs.request_id.set(known)
+        try:
+            await self.app(scope, receive, send_with_id)
+        finally:
+            logs.request_id.reset(token)
 
 
 class BodyLimit:

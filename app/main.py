@@ -9,30 +9,39 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI
 
 from app import labelling, openapi, problems, samples
+from app.access import Access
 from app.jobs.engine import Engine
 from app.jobs.feed import Feed
 from app.limits import BodyLimit, RequestId
+from app.metrics import Metrics, Now
 from app.models import Models
 from app.place import Place
+from app.rates import RateLimit
+from app.readiness import Readiness
 from app.registry import Registry
 from app.routes import classify, corpora, health, jobs, models
 from app.routes import keys as keys_of
+from app.routes import metrics as metrics_page
 from app.routes import problems as problem_pages
 from app.scoring import Scorer
 from app.security import KeyGate, Keys
 from app.settings import Settings, load
+from app.tracing import Tracing
 from app.version import version
 from features import annotation as notation
 
 
-def create_app(settings: Settings | None = None, registry: Registry | None = None) -> FastAPI:
-    """The application. Settings come from the environment and models from the settings, unless given.
+def create_app(
+    settings: Settings | None = None, registry: Registry | None = None, tracing: Tracing | None = None
+) -> FastAPI:
+    """The application. Settings and tracing come from the environment and models from the settings, unless given.
 
     Raises:
         SettingsError, ModelFileError: the service cannot start; one line says why.
     """
     settings = settings if settings is not None else load()
     registry = registry if registry is not None else Registry.load(settings)
+    tracing = tracing if tracing is not None else Tracing.from_environment()
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -40,9 +49,13 @@ def create_app(settings: Settings | None = None, registry: Registry | None = Non
         engine.start()
         await warm(app.state.scorer, registry)
         yield
+        readiness.stopping = True
         app.state.feed.close()
         await app.state.scorer.stop()
         await asyncio.to_thread(engine.stop)
+        await asyncio.to_thread(tracing.close)
+        now.close()
+        readiness.close()
 
     # FastAPI's own pages load their scripts from elsewhere.
     app = FastAPI(
@@ -55,20 +68,28 @@ def create_app(settings: Settings | None = None, registry: Registry | None = Non
     )
     app.state.settings = settings
     app.state.registry = registry
-    app.state.scorer = Scorer(settings)
+    app.state.stopping = False
+    metrics = app.state.metrics = Metrics()
+    app.state.scorer = Scorer(settings, metrics.batch)
     place = app.state.place = Place.of(settings)
     engine = app.state.engine = Engine(settings, place)
     app.state.models = Models(settings, registry, place, engine)
     app.state.feed = Feed(place.db)
     keys = app.state.keys = Keys(settings, place, engine)
+    readiness = app.state.readiness = Readiness(settings, app.state.scorer, engine)
+    now = app.state.now = Now(app.state.scorer, app.state.models, engine)
+    metrics.registry.register(now)
     # The last one added is the outermost: every answer has an id, also that of a refused body.
     app.add_middleware(BodyLimit, limit=settings.max_body_bytes, uploads=settings.max_upload_bytes)
+    if settings.rate_limit:
+        app.add_middleware(RateLimit, limit=settings.rate_limit)
     app.add_middleware(KeyGate, keys=keys)
+    app.add_middleware(Access, metrics=metrics, tracing=tracing)
     app.add_middleware(RequestId)
     problems.install(app)
     for router in (
         classify.router, models.router, models.aliases, corpora.router, jobs.router, keys_of.router, health.router,
-        problem_pages.router,
+        problem_pages.router, *([metrics_page.router] if settings.metrics != "off" else []),
     ):  # fmt: skip
         app.include_router(router)
     openapi.serve_page(app)

@@ -79,6 +79,11 @@ class Models:
         self._known[name] = (time.monotonic(), row)
         return row
 
+    def loaded(self) -> list[Entry]:
+        """Every model in memory."""
+        with self._lock:
+            return [*self.registry, *self._loaded.values()]
+
     def forget(self) -> None:
         """Something on the shelf has changed."""
         self._known.clear()

@@ -164,10 +164,18 @@ TYPES: dict[str, ProblemType] = {
             "seconds in Retry-After.",
         ),
         ProblemType(
+            "rate-limit",
+            429,
+            "Too many requests",
+            "This key, or without keys this address, has asked more often in a minute than PHONECHAIN_RATE_LIMIT allows. "
+            "Nothing was done; send the same request again after the seconds in Retry-After.",
+        ),
+        ProblemType(
             "not-ready",
             503,
             "The service is not ready",
-            "The service is starting or stopping. Try again after Retry-After.",
+            "The service is starting or stopping, or something that it needs does not answer: `parts` of /health/ready "
+            "says what. Try again after Retry-After.",
         ),
         ProblemType(
             "corpus-unknown",

@@ -35,7 +35,7 @@ MEDIA_TYPE = "application/problem+json"
 MOST_FINDINGS = 100
 """Members of `errors` in one document."""
 
-PUBLIC_DETAILS = ("tiers", "hint", "state", "needed")
+PUBLIC_DETAILS = ("tiers", "hint", "state", "needed", "parts")
 """Further facts of domain errors that a document carries under their own names."""
 
 _OF_STATUS = {
@@ -120,6 +120,8 @@ def request_id(scope: Scope) -> str | None:
 def respond(scope: Scope, body: dict[str, Any], headers: Mapping[str, str] | None = None) -> Response:
     """The document as a response, with the members that tell this occurrence from others."""
     known = request_id(scope)
+    # What the log and the metrics say of this request: app/access.py.
+    scope.setdefault("state", {})["problem"] = str(body["type"]).rsplit("/", 1)[-1]
     if known is not None:
         path = scope.get("raw_path") or scope.get("path", "/").encode("utf-8")
         body = {**body, "instance": f"{path.decode('latin-1')}#{known}", "request_id": known}

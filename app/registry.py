@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from app.errors import UnknownModel
 from app.settings import Settings
-from features.errors import SettingsError
+from features.errors import ModelFileError, SettingsError
 
 if TYPE_CHECKING:
     from model.labeler import PhoneLabeler
@@ -62,7 +62,14 @@ class Registry:
         """
         from model.labeler import PhoneLabeler
 
-        return cls({name: Entry(name, PhoneLabeler.load(path)) for name, path in model_files(settings).items()})
+        entries = {}
+        for name, path in model_files(settings).items():
+            try:
+                entries[name] = Entry(name, PhoneLabeler.load(path))
+            except ModelFileError as error:
+                where = "PHONECHAIN_MODEL" if name == DEFAULT else "PHONECHAIN_MODELS"
+                raise ModelFileError(f"{where}: {error}") from None
+        return cls(entries)
 
     def __iter__(self) -> Iterator[Entry]:
         return iter(self._entries.values())

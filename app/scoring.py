@@ -56,9 +56,13 @@ class Scored:
 class Scorer:
     """Start and stop it inside the event loop that uses it."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(
+        self, settings: Settings, on_batch: Callable[[int, int, float], None] = lambda utterances, segments, s: None
+    ) -> None:
         self.settings = settings
         self.taken = 0
+        self._on_batch = on_batch
+        """Told of every batch: utterances, segments, seconds in the model."""
         self._waiting: deque[_Item] = deque()
         self._wake = asyncio.Event()
         self._stopping = False
@@ -87,6 +91,11 @@ class Scorer:
     @property
     def ready(self) -> bool:
         return self._task is not None and not self._task.done() and not self._stopping
+
+    @property
+    def waiting(self) -> int:
+        """Utterances that wait for a batch."""
+        return len(self._waiting)
 
     def refuse_if_full(self) -> None:
         """Raises Overloaded, NotReady: before a body is read for nothing."""
@@ -148,6 +157,9 @@ class Scorer:
                 outcomes = await loop.run_in_executor(self._torch, _label_batch, batch)
                 for item, outcome in zip(batch, outcomes, strict=True):
                     _settle(item.answer, outcome)
+                spent = next((outcome.model for outcome in outcomes if isinstance(outcome, Scored)), None)
+                if spent is not None:
+                    self._on_batch(len(batch), sum(len(item.segments) for item in batch), spent)
 
     def _take(self) -> list[_Item]:
         """The oldest request, and those after it that can share its batch; the others keep their order."""

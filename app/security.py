@@ -34,7 +34,7 @@ from features.errors import PhonechainError
 
 SCOPES = ("read", "label", "train", "admin")
 OPEN = re.compile(r"/(health(/.*)?|docs(/.*)?|openapi\.json|problems(/.*)?|metrics)?\Z")
-"""Addresses that need no key."""
+"""Addresses that need no key, but for what `Keys.asked_at` says of metrics."""
 
 RULES: tuple[tuple[str, str, str], ...] = (
     ("*", r"/keys(/.*)?", "admin"),
@@ -71,10 +71,15 @@ class Keys:
     def __init__(self, settings: Settings, place: Place, engine: Engine) -> None:
         self.place, self.engine = place, engine
         admin = settings.admin_key
+        self._metrics_need_one = settings.metrics == "key"
         self._admin = None if admin is None else digest_of(admin.get_secret_value())
         self._keys: dict[str, Caller] = {}
         self._read = 0.0
         self._lock = asyncio.Lock()
+
+    def asked_at(self, path: str) -> bool:
+        """Whether a key is asked for at this address, once there is one."""
+        return not OPEN.match(path) or (self._metrics_need_one and path == "/metrics")
 
     async def caller(self, authorization: str) -> Caller:
         """Who asks, by the header `Authorization`. Raises KeyMissing, DatabaseAway."""
@@ -120,7 +125,7 @@ class KeyGate:
         self.app, self.keys = app, keys
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and not OPEN.match(scope["path"]):
+        if scope["type"] == "http" and self.keys.asked_at(scope["path"]):
             try:
                 known = await self.keys.caller(Headers(scope=scope).get("authorization", ""))
                 _need(known, needed(scope["method"], scope["path"]))

@@ -9,6 +9,7 @@ with one line that names the variable.
 from __future__ import annotations
 
 import difflib
+import ipaddress
 import os
 import re
 from collections.abc import Mapping
@@ -197,6 +198,25 @@ class Settings(BaseSettings):
             raise PydanticCustomError("scheduler", "expected an address such as tcp://HOST:8786")
         return value
 
+    @field_validator("corpus_roots")
+    @classmethod
+    def _absolute(cls, value: str) -> str:
+        for root in filter(None, (root.strip() for root in value.split(","))):
+            if "://" not in root and not Path(root).is_absolute():
+                raise PydanticCustomError("corpus_roots", "expected absolute folders or URLs, with commas between")
+        return value
+
+    @field_validator("proxies")
+    @classmethod
+    def _addresses(cls, value: str) -> str:
+        for one in filter(None, (one.strip() for one in value.split(","))):
+            try:
+                if one != "*":
+                    ipaddress.ip_network(one, strict=False)
+            except ValueError:
+                raise PydanticCustomError("proxies", "expected addresses or networks, or *") from None
+        return value
+
     @field_validator("worker_memory")
     @classmethod
     def _bytes(cls, value: str) -> str:
@@ -267,6 +287,23 @@ def load(environ: Mapping[str, str] | None = None, **overrides: Any) -> Settings
         raise SettingsError(
             f"{variable(field)}: {expected(shown)}", pointer=variable(field), value=short(shown["input"])
         ) from None
+
+
+def check_places(known: Settings) -> None:
+    """What can be seen of files and folders without making any. Raises SettingsError, one line that names the variable."""
+    for field, place in (("model", known.model), ("models", known.models)):
+        wrong = place is not None and not (place.is_file() if field == "model" else place.is_dir())
+        if wrong:
+            kind = "file" if field == "model" else "folder"
+            raise SettingsError(f"{variable(field)}: expected a {kind}, got {place}", pointer=variable(field))
+    if known.data is None:
+        return
+    there = known.folder
+    while not there.exists() and there != there.parent:
+        there = there.parent
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        what = "a folder" if not there.is_dir() else "a folder that can be written to"
+        raise SettingsError(f"{variable('data')}: expected {what}, got {known.data}", pointer=variable("data"))
 
 
 def _from_files(environ: Mapping[str, str]) -> dict[str, str]:

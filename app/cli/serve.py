@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from features.errors import SettingsError
+
+log = logging.getLogger("app.serve")
 
 
 def serve(
@@ -23,36 +25,30 @@ def serve(
     from app import settings
 
     known = settings.load(host=host, port=port, model=model, models=models)
-    for line in settings.unknown_variables():
-        print(f"warning: {line}", file=sys.stderr)
+    settings.check_places(known)
     # Before numpy and torch are loaded: their thread pools read it once. scoring.set_threads gives torch its own.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    from app import logs
+
+    logs.configure(known.log_format, known.log_level)
+    for line in settings.unknown_variables():
+        log.warning(line)
     listening = _listen(known.host, known.port)
     with listening:
-        import uvicorn
-
         from app.cli.demo import curl
         from app.main import create_app
+        from app.serving import Server
 
-        app = create_app(known)
         address = _address(listening)
 
-        class Server(uvicorn.Server):
-            async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-                await super().startup(sockets)
-                if self.started:
-                    print(f"listening on {address}, the interface is described at {address}/docs")
-                    print(f"try:\n  {curl(address)}", flush=True)
+        def say() -> None:
+            if known.log_format == "json":
+                log.info("listening", extra={"facts": {"address": address}})
+                return
+            print(f"listening on {address}, the interface is described at {address}/docs")
+            print(f"try:\n  {curl(address)}", flush=True)
 
-            async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-                app.state.feed.close()  # streams end now, so that they are not waited for
-                await super().shutdown(sockets)
-
-        server = Server(uvicorn.Config(app, log_level="warning", server_header=False, timeout_graceful_shutdown=30))
-        try:
-            server.run(sockets=[listening])
-        except KeyboardInterrupt:
-            return  # the ordinary end of a service in the foreground; open requests have been answered
+        Server(create_app(known), known, say).run(sockets=[listening])
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -65,7 +61,10 @@ def _listen(host: str, port: int) -> socket.socket:
     except OSError as error:
         listening.close()
         reason = (error.strerror or str(error)).lower()
-        raise SettingsError(f"expected to listen on {host}:{port}, got: {reason}", value=f"{host}:{port}") from None
+        raise SettingsError(
+            f"expected to listen on {host}:{port}, got: {reason} (PHONECHAIN_HOST, PHONECHAIN_PORT)",
+            value=f"{host}:{port}",
+        ) from None
     return listening
 
 

@@ -87,6 +87,12 @@ class Engine:
                 migrate.upgrade(self.place.db)
                 self.migrated = True
 
+    @property
+    def connected(self) -> bool:
+        """Whether a scheduler answers now, as far as the connection knows."""
+        client = self._client
+        return client is not None and client.status == "running"
+
     def refuse_if_away(self) -> None:
         """Raises SchedulerAway: a job taken now would only wait."""
         if self.away is not None:

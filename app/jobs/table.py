@@ -118,6 +118,13 @@ def count_unfinished(session: Session) -> int:
     return session.scalar(select(func.count()).select_from(Job).where(Job.state.in_(UNFINISHED))) or 0
 
 
+def count_by_state(db: Database) -> dict[str, int]:
+    """How many jobs there are in each state that any is in."""
+    query = select(Job.state, func.count()).group_by(Job.state)
+    with db.read() as session:
+        return {state: number for state, number in session.execute(query).tuples()}  # noqa: C416
+
+
 def cancel(db: Database, id: str) -> Job:
     """Ask a job to end; one that has ended stays as it is.
 

@@ -19,7 +19,7 @@ from starlette.datastructures import QueryParams, UploadFile
 from starlette.responses import Response
 
 from app import labelling
-from app.dependencies import ModelsDep, ScorerDep, SettingsDep
+from app.dependencies import MetricsDep, ModelsDep, ScorerDep, SettingsDep
 from app.errors import InvalidRequest, MalformedBody, UnsupportedMediaType
 from app.labelling import Prepared
 from app.problems import MOST_FINDINGS, finding, invalid_request
@@ -60,7 +60,9 @@ class Asked:
 
 
 @router.post("/classify", summary="Label the segments of one recording")
-async def classify(request: Request, settings: SettingsDep, models: ModelsDep, scorer: ScorerDep) -> Response:
+async def classify(
+    request: Request, settings: SettingsDep, models: ModelsDep, scorer: ScorerDep, metrics: MetricsDep
+) -> Response:
     scorer.refuse_if_full()
     upload = await receive(request)
     async with scorer.place():
@@ -81,6 +83,7 @@ async def classify(request: Request, settings: SettingsDep, models: ModelsDep, s
             max_segments=settings.max_segments,
         )
         spent = time.perf_counter() - begun
+        metrics.decoded(ready.duration)
         scored = await scorer.label(
             entry,
             ready.features,
@@ -89,6 +92,7 @@ async def classify(request: Request, settings: SettingsDep, models: ModelsDep, s
             decode=asked.options.decode,
             starts=ready.starts,
         )
+        metrics.labelled(len(scored.labelled))
         return await scorer.in_pool(written, asked, entry, ready, scored, begun, spent)
 
 

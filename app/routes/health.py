@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from app.dependencies import RegistryDep, ScorerDep
+from app.dependencies import ReadinessDep, RegistryDep, ScorerDep
 from app.errors import NotReady
+from app.readiness import READY
 from app.schemas.health import Live, Ready
 from app.schemas.problems import Problem
 
@@ -19,8 +20,16 @@ async def live() -> Live:
 
 
 @router.get("/ready", summary="Does it take requests", responses={503: {"model": Problem}})
-async def ready(registry: RegistryDep, scorer: ScorerDep) -> Ready:
-    """Answers 200 while requests are taken, 503 while it starts or stops. If it fails, send requests elsewhere."""
-    if not scorer.ready:
-        raise NotReady("the service is starting or stopping", retry_after=scorer.settings.retry_after)
-    return Ready(models=[entry.name for entry in registry], requests=scorer.taken, limit=scorer.settings.queue_size)
+async def ready(registry: RegistryDep, scorer: ScorerDep, readiness: ReadinessDep) -> Ready:
+    """Answers 200 while models are loaded, the database answers and the scheduler can be reached, else 503 with what is
+    wrong in `parts`. If it fails, send requests elsewhere."""
+    parts = await readiness.parts()
+    wrong = [f"{part}: {state}" for part, state in parts.items() if state != READY]
+    if wrong:
+        raise NotReady("; ".join(wrong), retry_after=scorer.settings.retry_after, details={"parts": parts})
+    return Ready(
+        models=[entry.name for entry in registry],
+        requests=scorer.taken,
+        limit=scorer.settings.queue_size,
+        parts=parts,
+    )

@@ -18,3 +18,4 @@ class Ready(BaseModel):
     models: list[str] = Field(description="The models that are loaded.")
     requests: int = Field(description="Requests that are decoded, waiting or being labelled.")
     limit: int = Field(description="How many of them there may be.")
+    parts: dict[str, str] = Field(description="`ready` for the models, the database and the scheduler.")

@@ -60,7 +60,8 @@ def test_health(client: Client) -> None:
     assert client.get("/health/live").json() == {"status": "alive"}
     ready = client.get("/health/ready")
     assert ready.status_code == 200
-    assert ready.json() == {"status": "ready", "models": ["default"], "requests": 0, "limit": 64}
+    parts = {"models": "ready", "database": "ready", "scheduler": "ready"}
+    assert ready.json() == {"status": "ready", "models": ["default"], "requests": 0, "limit": 64, "parts": parts}
 
 
 def test_not_ready_once_stopped(client: Client) -> None:
