@@ -15,7 +15,7 @@ from operator import attrgetter
 from xml.sax.saxutils import escape
 
 from features.annotation.base import Annotation, Format, Source, Tier, number
-from features.annotation.eaf_xml import Document
+from features.annotation.eaf_xml import Aligned, Document
 from features.errors import Notice
 from features.segments import Segment
 
@@ -39,11 +39,7 @@ def parse(source: Source) -> Annotation:
     origin = _origin(document)
     tiers, lost = [], 0
     for title, aligned, referring in zip(document.titles, document.aligned, document.referring, strict=True):
-        placed = []
-        for _, first, second, text in aligned:
-            start, end = slots.get(first), slots.get(second)
-            if start is not None and end is not None:
-                placed.append(Segment((start + origin) / 1000, (end + origin) / 1000, text))
+        placed = _placed(aligned, slots, origin)
         for name, _, text in referring:
             if (span := inherited.get(name)) is not None:
                 placed.append(Segment((span[0] + origin) / 1000, (span[1] + origin) / 1000, text))
@@ -61,6 +57,19 @@ def parse(source: Source) -> Annotation:
         message = f"{lost} annotations have no time and none to lie between; they were left out"
         notices.append(Notice("annotations-unaligned", message, None, float(lost)))
     return source.annotation(tiers, "eaf", notices=notices)
+
+
+def _placed(aligned: list[Aligned], slots: dict[str, float | None], origin: float) -> list[Segment]:
+    """The annotations whose two slots have a time."""
+    try:
+        # Nearly every file: a slot that is not there, or has no value, is the exception.
+        return [
+            Segment((slots[first] + origin) / 1000, (slots[second] + origin) / 1000, text)  # type: ignore[operator]
+            for _, first, second, text in aligned
+        ]
+    except (KeyError, TypeError):
+        known = [entry for entry in aligned if None not in (slots.get(entry[1]), slots.get(entry[2]))]
+        return _placed(known, slots, origin)
 
 
 def _origin(document: Document) -> float:

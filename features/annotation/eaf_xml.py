@@ -41,24 +41,30 @@ class Document:
     """
 
     def __init__(self, text: str) -> None:
-        check_count(text.count("<") // 8)  # an annotation has about that many tags; bounds what is kept below
-        if "<!" in text or not self._plain(text):  # neither comments nor CDATA, which could hide what looks like tags
+        if not self._plain(text):
+            check_count(text.count("<") // 8)  # an annotation has about that many tags; bounds what is kept below
             self._parse(text)
 
     def _plain(self, text: str) -> bool:
-        """Take what is in ELAN's own spelling by expressions, and parse what is left; False if that cannot be all."""
+        """Take what is in ELAN's own spelling by its pieces, and parse what is left; False if that cannot be all."""
         head, *bodies = text.split("<TIER ")
-        rest = "<TIER ".join([_SLOT.sub("", head), *(_ALIGNED.sub("", body) for body in bodies)])
-        if "<TIME_SLOT" in rest or "<ALIGNABLE_ANNOTATION" in rest:
+        # In one pass, what an expression matches and what lies between: text, groups, text, groups, ..., text.
+        slots, tiers = _SLOT.split(head), [_ALIGNED.split(body) for body in bodies]
+        rest = "<TIER ".join(["".join(slots[::3]), *("".join(parts[::5]) for parts in tiers)])
+        # Neither comments nor CDATA, which could hide what looks like tags.
+        if "<!" in rest or "<TIME_SLOT" in rest or "<ALIGNABLE_ANNOTATION" in rest:
             return False
+        check_count(sum(len(parts) // 5 for parts in tiers) + rest.count("<") // 8)
         try:
             self._parse(rest)
         except AnnotationSyntaxError:  # its line is told when everything is parsed
             return False
-        self.slots.update((name, int(value)) for name, value in _SLOT.findall(head))
-        if len(bodies) != len(self.titles):
+        self.slots.update(zip(slots[1::3], map(int, slots[2::3]), strict=True))
+        if len(tiers) != len(self.titles):
             return False
-        self.aligned[:] = [_ALIGNED.findall(body) for body in bodies]
+        self.aligned[:] = [
+            list(zip(parts[1::5], parts[2::5], parts[3::5], parts[4::5], strict=True)) for parts in tiers
+        ]
         return True
 
     def _parse(self, text: str) -> None:

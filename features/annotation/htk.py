@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable
 
 from features.annotation.base import (
+    MAX_TIERS,
     SCORE,
     Annotation,
     Format,
@@ -73,6 +74,10 @@ def parse_lines(lines: Iterable[tuple[int, str]]) -> tuple[list[Tier], list[Noti
         count += 1
         if count % 100_000 == 0:
             check_count(count, at)
+        if len(words) > 2 + 2 * MAX_TIERS:  # a name and a score a level; before anything is built of them
+            raise AnnotationSyntaxError(
+                f"expected at most {MAX_TIERS} levels, got {len(words) - 2} names and scores", line=at, limit=MAX_TIERS
+            )
         places[-1].append(at)
         blocks[-1].append(
             (start, end, _plain(words[2]), None, []) if len(words) == 3 else (start, end, *_levels(words[2:]))

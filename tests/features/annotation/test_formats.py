@@ -505,3 +505,39 @@ def test_too_many_tiers_are_refused():
 def test_what_no_text_file_can_hold_is_replaced():
     back = read(b'{"tiers": [{"name": "a\\u0000", "entries": [[0, 1, "\\ud800"], [1, 2, "\\ud83d\\ude00"]]}]}')
     assert back.tiers == [Tier("a\ufffd", "interval", [Segment(0, 1, "\ufffd"), Segment(1, 2, "😀")])]
+
+
+def test_a_line_of_more_levels_than_tiers_are_allowed_is_refused_by_its_line():
+    with pytest.raises(AnnotationSyntaxError, match="line 2: expected at most 1000 levels, got 4000"):
+        read(b"0 1000000 a\n1000000 2000000" + b" b 1" * 2000 + b"\n", format="htk")
+    assert len(read(b"0 1000000" + b" b 1" * 900 + b"\n", format="htk").tiers) == 901
+
+
+# ELAN, in what its own spelling leaves to the parser
+
+
+EAF = (
+    "<ANNOTATION_DOCUMENT><TIME_ORDER>{slots}</TIME_ORDER>"
+    '<TIER TIER_ID="phones">{annotations}</TIER></ANNOTATION_DOCUMENT>'
+)
+SLOTS = '<TIME_SLOT TIME_SLOT_ID="a" TIME_VALUE="0"/><TIME_SLOT TIME_SLOT_ID="b" TIME_VALUE="100"/>'
+ALIGNED = (
+    '<ANNOTATION><ALIGNABLE_ANNOTATION ANNOTATION_ID="x" TIME_SLOT_REF1="a" TIME_SLOT_REF2="{}">'
+    "<ANNOTATION_VALUE>{}</ANNOTATION_VALUE></ALIGNABLE_ANNOTATION></ANNOTATION>"
+)
+
+
+@pytest.mark.parametrize(
+    ("annotations", "labels"),
+    [
+        (ALIGNED.format("b", "s"), ["s"]),
+        (ALIGNED.format("b", 's"&gt;'), ['s">']),
+        (ALIGNED.format("b", "s") + ALIGNED.format("gone", "t"), ["s"]),
+        ("<!--" + ALIGNED.format("b", "hidden") + "-->" + ALIGNED.format("b", "s"), ["s"]),
+        ("<![CDATA[" + ALIGNED.format("b", "hidden") + "]]>" + ALIGNED.format("b", "s"), ["s"]),
+        (ALIGNED.format("b", "<![CDATA[<s>]]>"), ["<s>"]),
+    ],
+)
+def test_eaf_hides_nothing_and_loses_nothing(annotations, labels):
+    back = read(EAF.format(slots=SLOTS, annotations=annotations).encode(), format="eaf")
+    assert [s.label for s in back.tiers[0].entries] == labels
