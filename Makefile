@@ -15,7 +15,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --progress-bar on -q -c constraints.txt $(PIP_ARGS)
 STAMP := .venv/.installed
 
-.PHONY: help install run test test-slow storm fuzz e2e lint format bench clean
+.PHONY: help install run test test-slow storm fuzz e2e audit lint format bench clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -48,6 +48,10 @@ fuzz: $(STAMP)  ## FUZZ (1000000) mutated inputs over the annotation readers
 
 e2e:  ## both forms in containers, from the build to the removal; needs docker and python3
 	@tests/e2e/compose.sh
+
+audit: $(STAMP)  ## security scan: bandit over the source, pip-audit over the pinned dependencies
+	@$(PIP) -e '.[audit]'
+	@scripts/audit.sh
 
 lint: $(STAMP)  ## ruff and mypy
 	@$(BIN)/ruff check .
