@@ -11,6 +11,8 @@ PIP_ARGS ?=
 JOBS ?= 2
 KILLS ?= 200
 FUZZ ?= 1000000
+AUDIO_FUZZ ?= 20000
+SEED ?= 1
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --progress-bar on -q -c constraints.txt $(PIP_ARGS)
 STAMP := .venv/.installed
@@ -43,8 +45,9 @@ test-slow: $(STAMP)  ## the tests marked slow
 storm: $(STAMP)  ## kill KILLS (200) processes of running jobs; nothing may be lost
 	@KILLS=$(KILLS) $(BIN)/python -m tests.storm
 
-fuzz: $(STAMP)  ## FUZZ (1000000) mutated inputs over the annotation readers
-	@$(BIN)/python -m tests.features.annotation.test_fuzz 1 $(FUZZ)
+fuzz: $(STAMP)  ## FUZZ (1000000) mutated annotations and AUDIO_FUZZ (20000) mutated sound files, from SEED (1)
+	@OMP_NUM_THREADS=1 $(BIN)/python -m tests.features.test_audio_fuzz $(SEED) $(AUDIO_FUZZ)
+	@OMP_NUM_THREADS=1 $(BIN)/python -m tests.features.annotation.test_fuzz $(SEED) $(FUZZ)
 
 e2e:  ## both forms in containers, from the build to the removal; needs docker and python3
 	@tests/e2e/compose.sh

@@ -122,11 +122,13 @@ def prepared(
     if not segments:
         raise NoSegments("expected at least one segment, got none", pointer="segments", value=0, limit=1)
     check_count(len(segments), max_segments)
-    decoded = sound.decode(audio, channel=channel, max_seconds=max_seconds)
+    # At the model's rate at once: an hour at the highest rate that a file may claim would be 11 GB.
+    decoded = sound.decode(audio, channel=channel, rate=settings.rate, max_seconds=max_seconds)
+    rate = decoded.source_rate or decoded.rate
     if any(notice.code == "rate-assumed" for notice in segmentation.notices):
         # The file counts in samples without naming their rate. Now it is known: the recording's.
         place = next(i for i, known in enumerate(segmentation.tiers) if known is chosen)
-        segmentation = conversion.at_rate(segmentation, timit.RATE, decoded.rate)
+        segmentation = conversion.at_rate(segmentation, timit.RATE, rate)
         chosen = segmentation.tiers[place]
         segments = notation.tier_segments(chosen)
     indices: Sequence[int] = ()
@@ -149,7 +151,7 @@ def prepared(
         indices=indices,
         skipped=aside,
         gaps=gaps,
-        rate=decoded.rate,
+        rate=rate,
     )
 
 

@@ -66,7 +66,8 @@ class Audio:
     """One channel of sound.
 
     `samples` `[n]` float32 in [-1, 1] at `rate` Hz; `channels` and `format` ("WAV PCM_16", "MP4 aac") are the file's;
-    `notices` say what is odd.
+    `notices` say what is odd. `source_rate` and `source_samples` (a channel) are the file's too, None where they are
+    those of `samples`.
     """
 
     samples: NDArray[np.float32]
@@ -74,10 +75,14 @@ class Audio:
     channels: int = 1
     format: str = ""
     notices: tuple[Notice, ...] = ()
+    source_rate: int | None = None
+    source_samples: int | None = None
 
     @property
     def duration(self) -> float:
-        """Seconds that were decoded."""
+        """Seconds that were decoded, to a sample of the file."""
+        if self.source_rate is not None and self.source_samples is not None:
+            return self.source_samples / self.source_rate
         return len(self.samples) / self.rate
 
 
@@ -121,7 +126,9 @@ def decode(
         _refuse_compressed_sphere(container, file)
         stream, intake = _decode(container, file, size, channel, rate, max_seconds)
         notices = [*_container_notices(container, file, stream, intake.count), *intake.notices()]
-        return Audio(intake.samples(), intake.rate, stream.channels, stream.format, tuple(notices))
+        return Audio(
+            intake.samples(), intake.rate, stream.channels, stream.format, tuple(notices), stream.rate, intake.count
+        )
 
 
 def resample(samples: NDArray[np.float32], source: int, target: int) -> NDArray[np.float32]:

@@ -7,6 +7,9 @@ from features.corpora.base import Corpus, CorpusProblem, NoticeCount, Progress, 
 from features.errors import Notice, PhonechainError
 from features.segments import prepare
 
+RATE = 16000
+"""Hz at which recordings are decoded: their lengths and oddities are told of the file, and memory stays bounded."""
+
 
 def check(
     corpus: Corpus, *, max_seconds: float = 3600.0, progress: Progress | None = None
@@ -24,7 +27,7 @@ def check(
     problems, counted = list(corpus.problems), NoticeCount()
     for done, utterance in enumerate(corpus.utterances, 1):
         try:
-            sound = decode(utterance.audio, max_seconds=max_seconds)
+            sound = decode(utterance.audio, rate=RATE, max_seconds=max_seconds)
         except PhonechainError as error:
             problems.append(problem_of(error, utterance.audio))
         except OSError as error:

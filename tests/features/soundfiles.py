@@ -51,16 +51,17 @@ def encoded(
     *,
     options: dict[str, str] | None = None,
     drop: range = range(0),
+    bits: int | None = None,
 ) -> bytes:
-    """Through FFmpeg, mono; packets whose number is in `drop` are lost on the way."""
+    """Through FFmpeg, mono, at `bits` a second; packets whose number is in `drop` are lost on the way."""
     file = io.BytesIO()
     with av.open(file, "w", format=container, options=options or {}) as out:
-        stream = out.add_stream(codec, rate=rate, layout="mono")
+        stream = out.add_stream(codec, rate=rate, layout="mono", **({} if bits is None else {"bit_rate": bits}))
         size = stream.codec_context.frame_size or 1024
         fifo = av.AudioFifo()
         kind = stream.codec_context.format.name
-        bits = {"flt": 0, "s16": 16, "s32": 32}[kind.rstrip("p")]
-        values = np.round(samples * (2.0 ** (bits - 1) - 128)).astype(f"int{bits}") if bits else samples
+        depth = {"flt": 0, "s16": 16, "s32": 32}[kind.rstrip("p")]
+        values = np.round(samples * (2.0 ** (depth - 1) - 128)).astype(f"int{depth}") if depth else samples
         frame = av.AudioFrame.from_ndarray(values[None], format=kind, layout="mono")
         frame.rate, frame.pts, frame.time_base = rate, 0, Fraction(1, rate)
         fifo.write(frame)

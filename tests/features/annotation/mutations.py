@@ -8,6 +8,7 @@ from pathlib import Path
 
 from features.annotation import FORMATS, Annotation, Tier, add_labels, write
 from features.segments import Segment
+from tests.features.fuzz import mutated
 
 _PIECES = [
     *(
@@ -104,29 +105,4 @@ def mutations(seed: int, count: int) -> Iterator[bytes]:
     draw = random.Random(seed)
     pool = seeds()
     for _ in range(count):
-        data = bytearray(draw.choice(pool))
-        for _ in range(draw.choice((1, 1, 2, 3, 8))):
-            a = draw.randrange(len(data) + 1)
-            b = min(len(data), a + draw.choice((1, 2, 8, 64)))
-            kind = draw.randrange(8)
-            if kind == 0:
-                data[a:b] = b""
-            elif kind == 1:
-                data[a:a] = draw.choice(_PIECES)
-            elif kind == 2:
-                data[a:b] = draw.choice(_PIECES)
-            elif kind == 3 and a < len(data):
-                data[a] ^= 1 << draw.randrange(8)
-            elif kind == 4:
-                data[a:a] = data[a:b] * draw.choice((1, 3, 50))
-            elif kind == 5:
-                del data[a:]
-            elif kind == 6:
-                other = draw.choice(pool)
-                c = draw.randrange(len(other))
-                data[a:b] = other[c : c + draw.choice((4, 40, 400))]
-            else:
-                lines = bytes(data).split(b"\n")
-                draw.shuffle(lines)
-                data[:] = b"\n".join(lines)
-        yield bytes(data)
+        yield mutated(draw, pool, _PIECES)
