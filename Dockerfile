@@ -8,7 +8,13 @@ ARG PYTHON=3.11
 # Empty, unless a build context of that name stands in for it.
 FROM scratch AS wheels
 
-FROM python:${PYTHON}-slim-bookworm AS build
+# What the packages below depend on, so that no other change of these files has them fetched again.
+FROM python:${PYTHON}-slim-bookworm AS wanted
+COPY pyproject.toml constraints.txt /
+RUN sed -n 's/^torch==//p' /constraints.txt >/torch && \
+    python -c 'import tomllib; print(*tomllib.load(open("/pyproject.toml", "rb"))["project"]["dependencies"], sep="\n")' >/packages
+
+FROM python:${PYTHON}-slim-bookworm AS packages
 # cpu: the CPU build of PyTorch's index. cuda: the ordinary build of the package index. Anything else: that build (cu130, ...).
 ARG TORCH=cpu
 ARG TORCH_INDEX=https://download.pytorch.org/whl/${TORCH}
@@ -17,31 +23,33 @@ WORKDIR /src
 RUN apt-get update -q && apt-get install -q -y --no-install-recommends tini && rm -rf /var/lib/apt/lists/* && \
     python -m venv --without-pip /opt/phonechain
 
-# The largest part first, and the dependencies before the source: layers that change seldom are built seldom.
-COPY pyproject.toml constraints.txt ./
+# The largest part first, without what it depends on: PyTorch's index is asked for torch and nothing else.
+COPY --from=wanted /torch ./
 RUN --mount=type=bind,from=wheels,target=/wheels \
-    version=$(sed -n 's/^torch==//p' constraints.txt) && \
     if [ "$TORCH" != cuda ]; then \
         if ls /wheels/torch-*.whl >/dev/null 2>&1; then from="--no-index --find-links /wheels"; else from="--index-url $TORCH_INDEX"; fi; \
-        pip --python /opt/phonechain/bin/python install -q --no-deps $from "torch==$version+$TORCH"; \
+        pip --python /opt/phonechain/bin/python install -q --no-deps $from "torch==$(cat torch)+$TORCH"; \
     fi
-RUN python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["dependencies"], sep="\n")' > wanted.txt && \
-    pip --python /opt/phonechain/bin/python install -q -c constraints.txt -r wanted.txt
-COPY README.md LICENSE ./
-COPY features features
-COPY model model
-COPY app app
-RUN pip --python /opt/phonechain/bin/python install -q --no-deps .
-
+COPY --from=wanted /packages /constraints.txt ./
+RUN pip --python /opt/phonechain/bin/python install -q -c constraints.txt -r packages
 # What only tests and compilers read goes; the rest is compiled once, since the image is read-only.
-# The last line shows that nothing needed is gone, and that bytecode is not written at run time.
 RUN cd /opt/phonechain/lib/python3*/site-packages && \
     rm -rf torch/include torch/share torch/test && \
     find torch/bin -type f -not -name torch_shm_manager -delete && \
     find . -type d \( -name tests -o -name test \) -not -path './torch/*' -prune -exec rm -rf {} + && \
     find . -type f \( -name '*.pxd' -o -name '*.pyx' -o -name '*.h' -o -name '*.hpp' -o -name '*.a' -o -name '*.c' \) -delete && \
-    /opt/phonechain/bin/python -m compileall -q -j 0 --invalidation-mode unchecked-hash -x py312_intrinsics . && \
-    NUMBA_DISABLE_JIT=1 /opt/phonechain/bin/phonechain demo
+    /opt/phonechain/bin/python -m compileall -q -j 0 --invalidation-mode unchecked-hash -x py312_intrinsics .
+
+# The program apart from its packages: an upgrade is then a layer of a few megabytes.
+FROM packages AS program
+COPY pyproject.toml README.md LICENSE ./
+COPY features features
+COPY model model
+COPY app app
+RUN pip --python /opt/phonechain/bin/python install -q --no-deps --prefix /opt/program . && \
+    /opt/phonechain/bin/python -m compileall -q --invalidation-mode unchecked-hash /opt/program
+# Nothing that it needs is gone.
+RUN cp -r /opt/program/. /opt/phonechain/ && NUMBA_DISABLE_JIT=1 /opt/phonechain/bin/phonechain demo
 
 FROM python:${PYTHON}-slim-bookworm
 ARG VERSION=0.1.0
@@ -55,8 +63,9 @@ LABEL org.opencontainers.image.title="Phonechain" \
 RUN groupadd --gid 10001 phonechain && \
     useradd --uid 10001 --gid 10001 --no-create-home --home-dir /data --shell /usr/sbin/nologin phonechain && \
     install -d -o 10001 -g 10001 -m 0750 /data && install -d -o 10001 -g 10001 -m 0755 /secrets
-COPY --from=build /usr/bin/tini /usr/local/bin/tini
-COPY --from=build /opt/phonechain /opt/phonechain
+COPY --from=packages /usr/bin/tini /usr/local/bin/tini
+COPY --from=packages /opt/phonechain /opt/phonechain
+COPY --from=program /opt/program /opt/phonechain
 # Without numba's compiler: librosa would have it compile functions that nothing here calls, half a minute at each start.
 ENV PATH=/opt/phonechain/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
