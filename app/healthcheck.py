@@ -2,7 +2,8 @@
 
 It loads nothing beyond the standard library, since it runs every few seconds.
 
-- service: `/health/ready` answers 200 on `PHONECHAIN_PORT`, or 8000.
+- service: `/health/live` answers 200 on `PHONECHAIN_PORT`, or 8000; it does so once every model is loaded. Not `/health/ready`:
+  an orchestrator restarts what is unhealthy, and a database that is away does not come back by that.
 - scheduler: something listens on port 8786, or the port that is named.
 - worker: a connection to the scheduler's port is open, as `/proc/net/tcp` says; the address is `PHONECHAIN_SCHEDULER`.
 """
@@ -23,12 +24,12 @@ TIMEOUT = 4.0
 def service(port: int) -> str | None:
     """What is wrong with the service on this machine's port, or None."""
     try:
-        address = f"http://127.0.0.1:{port}/health/ready"
+        address = f"http://127.0.0.1:{port}/health/live"
         with urllib.request.urlopen(address, timeout=TIMEOUT):  # nosec B310  the scheme is in the line above
             return None
     except urllib.error.HTTPError as error:
         with error:
-            return f"expected the service to be ready, got {error.code}: {error.read(300).decode('utf-8', 'replace')}"
+            return f"expected the service to be alive, got {error.code}: {error.read(300).decode('utf-8', 'replace')}"
     except (OSError, ValueError) as error:
         return f"expected a service on port {port}, got: {error}"
 

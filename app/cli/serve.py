@@ -70,5 +70,5 @@ def _listen(host: str, port: int) -> socket.socket:
 
 def _address(listening: socket.socket) -> str:
     host, port = listening.getsockname()[:2]
-    host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
+    host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)  # nosec B104  looked up, not bound
     return f"http://{host}:{port}"

@@ -12,7 +12,7 @@ import re
 from collections import defaultdict
 from itertools import pairwise
 from operator import attrgetter
-from xml.sax.saxutils import escape
+from xml.sax.saxutils import escape  # nosec B406  writes XML, reads none
 
 from features.annotation.base import Annotation, Format, Source, Tier, number
 from features.annotation.eaf_xml import Aligned, Document

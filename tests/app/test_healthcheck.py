@@ -20,7 +20,7 @@ class _Answer(http.server.BaseHTTPRequestHandler):
     status = 200
 
     def do_GET(self) -> None:
-        self.send_response(self.status if self.path == "/health/ready" else 404)
+        self.send_response(self.status if self.path == "/health/live" else 404)
         self.end_headers()
         self.wfile.write(b'{"detail": "starting"}')
 
@@ -48,7 +48,7 @@ def closed() -> int:
         return int(listening.getsockname()[1])
 
 
-def test_a_service_is_healthy_while_it_is_ready(
+def test_a_service_is_healthy_while_it_is_alive(
     service: tuple[int, type[_Answer]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     port, answer = service

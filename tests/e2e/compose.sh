@@ -85,7 +85,7 @@ contained() { # how each running container of the project is held
     done
 }
 
-up() { compose up -d --no-build --wait --wait-timeout 300 "$@"; }
+up() { compose up -d --no-build --wait --wait-timeout 300 "$@" && drive ready 60; }
 ready_at() { # seconds from the start of the service's container until it was healthy
     local id
     id=$(compose ps -q service)
@@ -111,7 +111,7 @@ step "the image alone, read-only, without rights or network, labels the sample" 
 step "make a corpus of 20 utterances, and one of 300" eval 'corpus 20 small && corpus 300 large'
 
 echo "--- docker compose up: SQLite, workers of its own"
-step "up, healthy" up
+step "up: healthy, then ready" up
 echo "        the service was healthy $(ready_at) s after its container started"
 step "read-only, unprivileged, limited" contained
 step "classify the sample" drive classify samples/LJ001-0002.flac samples/LJ001-0002.TextGrid
@@ -131,7 +131,7 @@ docker image inspect postgres:17 >/dev/null 2>&1 || export POSTGRES_IMAGE=phonec
 step "the profile as an option is refused, with the reason" \
     eval 'compose --profile cluster run --rm --no-TTY password >"$WORK/out" 2>&1 && exit 1; grep -q "COMPOSE_PROFILES=cluster docker compose up" "$WORK/out"'
 export COMPOSE_PROFILES=cluster
-step "up, healthy" up
+step "up: healthy, then ready" up
 echo "        the service was healthy $(ready_at) s after its container started"
 step "read-only, unprivileged, limited" contained
 step "classify the sample" drive classify samples/LJ001-0002.flac samples/LJ001-0002.TextGrid
