@@ -72,6 +72,7 @@ def create_app(
     metrics = app.state.metrics = Metrics()
     app.state.scorer = Scorer(settings, metrics.batch)
     place = app.state.place = Place.of(settings)
+    _ = place.db, place.store  # addresses that cannot be are refused now, not by the first request
     engine = app.state.engine = Engine(settings, place)
     app.state.models = Models(settings, registry, place, engine)
     app.state.feed = Feed(place.db)

@@ -163,14 +163,14 @@ def _errors_as_problems(schema: dict[str, Any]) -> None:
 
 
 def _describe_keys(schema: dict[str, Any]) -> None:
-    """Say where a key is asked for, once there is one: `app/security.py` decides that, before any route."""
+    """What is refused before any route: without a key (once there is one, app/security.py), and too often (app/rates.py)."""
     schema["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
     for path, operations in schema["paths"].items():
         if security.OPEN.match(path):
             continue
         for operation in operations.values():
             operation["security"] = [{}, {"key": []}]
-            for status, slug in (("401", "key-missing"), ("403", "key-scope")):
+            for status, slug in (("401", "key-missing"), ("403", "key-scope"), ("429", "rate-limit")):
                 content = {MEDIA_TYPE: {"schema": {"$ref": _REF.format(model="Problem")}}}
                 text = f"`{TYPES[slug].uri}`: {TYPES[slug].title.lower()}"
                 operation["responses"].setdefault(status, {"description": text, "content": content})

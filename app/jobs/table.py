@@ -122,7 +122,7 @@ def count_by_state(db: Database) -> dict[str, int]:
     """How many jobs there are in each state that any is in."""
     query = select(Job.state, func.count()).group_by(Job.state)
     with db.read() as session:
-        return {state: number for state, number in session.execute(query).tuples()}  # noqa: C416
+        return {row[0]: row[1] for row in session.execute(query)}
 
 
 def cancel(db: Database, id: str) -> Job:

@@ -1,0 +1,352 @@
+"""What an operator sees: metrics, readiness, the log, limits of rate, traces."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from app import logs, tracing
+from app.main import create_app
+from app.metrics import METHODS
+from app.rates import Buckets
+from app.registry import Registry
+from app.settings import Settings
+from app.tracing import Tracing
+from tests.app.conftest import DURATION, Client, serving
+
+Serve = Callable[..., Any]
+ADMIN = "0123456789abcdef-admin"
+
+
+def metrics(client: Client, **more: Any) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+    """Every sample by its name and labels."""
+    answer = client.get("/metrics", **more)
+    assert answer.status_code == 200
+    assert answer.headers["content-type"].startswith("text/plain")
+    families = text_string_to_metric_families(answer.text)
+    return {(s.name, frozenset(s.labels.items())): s.value for family in families for s in family.samples}
+
+
+def value(found: dict[tuple[str, frozenset[tuple[str, str]]], float], metric: str, /, **labels: str) -> float:
+    return found.get((f"phonechain_{metric}", frozenset(labels.items())), 0.0)
+
+
+@contextmanager
+def logged(form: logging.Formatter, name: str = "app.access") -> Iterator[list[str]]:
+    """The lines of one logger as they are written."""
+    lines: list[str] = []
+
+    class Keep(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            lines.append(self.format(record))
+
+    handler, log = Keep(), logging.getLogger(name)
+    handler.setFormatter(form)
+    before = log.level
+    log.setLevel(logging.INFO)
+    log.addHandler(handler)
+    try:
+        yield lines
+    finally:
+        log.removeHandler(handler)
+        log.setLevel(before)
+
+
+# ----------------------------------------------------------------------------------------------------------- metrics
+
+
+def test_what_a_request_adds(client: Client) -> None:
+    before = metrics(client)
+    segments = len(client.classify().json()["segments"])
+    after = metrics(client)
+
+    def more(metric: str, /, **labels: str) -> float:
+        return value(after, metric, **labels) - value(before, metric, **labels)
+
+    assert more("http_requests_total", route="/classify", method="POST", status="200") == 1
+    assert more("http_request_duration_seconds_count", route="/classify", method="POST") == 1
+    assert more("segments_labelled_total") == segments
+    assert more("audio_decoded_seconds_total") == pytest.approx(DURATION, abs=1e-3)
+    assert more("batch_utterances_sum") == 1
+    assert more("batch_segments_sum") == segments
+    assert value(after, "http_requests_in_flight") == 1, "the one that reads the metrics"
+    assert (value(after, "queue_limit"), value(after, "queue_taken"), value(after, "queue_depth")) == (64, 0, 0)
+
+
+def test_models_and_jobs(client: Client, registry: Registry) -> None:
+    found = metrics(client)
+    assert value(found, "model_loaded", name="default", version=registry.get("default").version) == 1
+    states = {dict(labels)["state"] for name, labels in found if name == "phonechain_jobs"}
+    assert states == {"queued", "running", "cancelling", "succeeded", "failed", "cancelled"}
+
+
+def test_jobs_are_counted(serve: Serve, tmp_path: Path) -> None:
+    from app.db.tables import Job
+    from app.jobs import table
+
+    with serve(data=tmp_path) as client:
+        assert client.get("/jobs").status_code == 200  # now there is a database
+        with client.app.state.place.db.write() as session:
+            for n in range(3):
+                job = Job(id=f"j{n}", kind="label", spec={"total": 0, "part": 1})
+                table.add(session, job)
+                job.state = "succeeded" if n else "failed"
+        found = metrics(client)
+    assert value(found, "jobs", state="succeeded") == 2
+    assert value(found, "jobs", state="failed") == 1
+
+
+def test_labels_have_few_values(client: Client) -> None:
+    before = metrics(client)
+    for n in range(30):
+        client.get(f"/nothing/{n}")
+        client.get(f"/jobs/{n}")
+        client.request(f"VERB{n}", "/classify")
+    new = {(name, labels) for name, labels in set(metrics(client)) - set(before) if name.endswith("requests_total")}
+    assert len(new) <= 3, new
+    found = metrics(client)
+    assert value(found, "http_requests_total", route="none", method="GET", status="404") >= 30
+    assert value(found, "http_requests_total", route="/jobs/{id}", method="GET", status="404") >= 30
+    routes = {route.path for route in client.app.routes if hasattr(route, "path")} | paths(client)
+    for _, labels in found:
+        known = dict(labels)
+        assert known.get("route", "none") in routes | {"none"}
+        assert known.get("method", "other") in METHODS | {"other"}
+
+
+def paths(client: Client) -> set[str]:
+    return set(client.get("/openapi.json").json()["paths"])
+
+
+def test_openmetrics_for_those_who_prefer_it(client: Client) -> None:
+    answer = client.get("/metrics", headers={"accept": "application/openmetrics-text;version=1.0.0"})
+    assert answer.headers["content-type"].startswith("application/openmetrics-text")
+    assert answer.text.endswith("# EOF\n")
+
+
+@pytest.mark.parametrize(("who", "bare", "with_key"), [("open", 200, 200), ("key", 401, 200), ("off", 404, 404)])
+def test_who_may_read_them(serve: Serve, who: str, bare: int, with_key: int) -> None:
+    with serve(metrics=who, admin_key=ADMIN) as client:
+        assert client.get("/metrics").status_code == bare
+        assert client.get("/metrics", headers={"authorization": f"Bearer {ADMIN}"}).status_code == with_key
+
+
+def test_refusals_are_counted_by_type(serve: Serve) -> None:
+    with serve(queue_size=1) as client:
+        client.app.state.scorer.taken = 1
+        refused = client.classify()
+        client.app.state.scorer.taken = 0
+        found = metrics(client)
+    assert refused.status_code == 503
+    assert refused.headers["retry-after"] == "1"
+    assert value(found, "problems_total", type="overloaded") == 1
+    assert value(found, "problems_total", type="rate-limit") == 0
+
+
+# --------------------------------------------------------------------------------------------------------- readiness
+
+
+def test_a_scheduler_that_is_away(serve: Serve, tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        address = f"tcp://127.0.0.1:{taken.getsockname()[1]}"
+        with serve(scheduler=address, data=tmp_path) as client:
+            answer = client.get("/health/ready")
+            assert client.get("/health/live").status_code == 200
+            assert client.classify().status_code == 200
+            assert answer.status_code == 503
+            problem = answer.json()
+            assert problem["type"] == "/problems/not-ready"
+            assert problem["parts"]["models"] == problem["parts"]["database"] == "ready"
+            assert "scheduler: " in problem["detail"]
+            taken.listen()
+            assert client.get("/health/ready").status_code == 200
+
+
+def test_a_database_that_hangs_is_not_waited_for(serve: Serve, tmp_path: Path) -> None:
+    """A listener that never says a word is what a database behind a broken network looks like."""
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        url = f"postgresql://nobody@127.0.0.1:{silent.getsockname()[1]}/none"
+        with serve(database=url, data=tmp_path, ready_timeout=0.3) as client:
+            begun = time.monotonic()
+            with ThreadPoolExecutor(8) as pool:
+                answers = list(pool.map(lambda _: client.get("/health/ready"), range(16)))
+            assert time.monotonic() - begun < 4
+            assert sum(thread.name.startswith("ready") for thread in threading.enumerate()) <= 2
+    assert {a.status_code for a in answers} == {503}
+    assert answers[0].json()["parts"]["database"] == "expected an answer within 0.3 s, got none"
+
+
+# ----------------------------------------------------------------------------------------------------------- the log
+
+
+def test_a_request_is_one_line(client: Client) -> None:
+    with logged(logs.Json()) as lines:
+        answer = client.get("/models/none?secret=hunter2", headers={"x-request-id": "my.id-7"})
+    assert answer.headers["x-request-id"] == answer.json()["request_id"] == "my.id-7"
+    assert len(lines) == 1
+    line = json.loads(lines[0])
+    assert {**line, "time": "", "ms": 0} == {
+        "time": "",
+        "level": "info",
+        "logger": "app.access",
+        "message": line["message"],
+        "request_id": "my.id-7",
+        "method": "GET",
+        "route": "/models/{name}",
+        "status": 404,
+        "ms": 0,
+        "problem": "model-unknown",
+        "client": "127.0.0.1",
+    }
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", line["time"])
+    assert "hunter2" not in lines[0]
+
+
+@pytest.mark.parametrize("asked", ["", "a b", "x" * 65, "é", 'a"b', "{}"])
+def test_an_id_that_is_not_plain_is_replaced(client: Client, asked: str) -> None:
+    with logged(logs.Text()) as lines:
+        known = client.get("/nope", headers={"x-request-id": asked.encode()}).json()["request_id"]
+    assert re.fullmatch("[0-9a-f]{32}", known)
+    assert f"request_id={known}" in lines[0]
+    assert re.search(r"INFO    access: GET none 404 [\d.]+ ms request_id=", lines[0])
+
+
+def test_a_fault_has_its_request_in_the_log(registry: Registry) -> None:
+    app = create_app(None, registry)
+
+    @app.get("/fault")
+    def fault() -> None:
+        raise RuntimeError("Authorization: Bearer pc_00000000000000000000000000_verysecret123")
+
+    with serving(app) as client, logged(logs.Json()) as lines:
+        answer = client.get("/fault")
+    assert answer.status_code == 500
+    assert answer.json()["type"] == "/problems/internal"
+    first, second = map(json.loads, lines)
+    assert first["level"] == "error"
+    assert "RuntimeError" in first["exception"]
+    assert second["status"] == 500
+    assert first["request_id"] == second["request_id"] == answer.json()["request_id"]
+    assert "verysecret" not in "".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        ("Authorization: Bearer abcdef.ghi", "abcdef"),
+        ("key pc_01jx0000000000000000000000_Zm9v-YmFy_x is wrong", "Zm9v"),
+        ("postgresql://phone:hunter2@db/x does not answer", "hunter2"),
+        ("the secret whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw=", "MfKQ9"),
+    ],
+)
+def test_secrets_are_struck(text: str, secret: str) -> None:
+    record = logging.LogRecord("app", logging.ERROR, "x", 1, "%s", (text,), None)
+    for form in (logs.Text(), logs.Json()):
+        assert secret not in form.format(record)
+        assert "***" in form.format(record)
+
+
+def test_a_message_cannot_forge_lines() -> None:
+    record = logging.LogRecord("app", logging.INFO, "x", 1, "a\nb\r2026 ERROR c", (), None)
+    assert "\n" not in logs.Text().format(record)
+    assert "\n" not in logs.Json().format(record)
+
+
+# -------------------------------------------------------------------------------------------------------------- rate
+
+
+def test_a_bucket_fills_with_time() -> None:
+    now = [0.0]
+    buckets = Buckets(60, clock=lambda: now[0])
+    assert [buckets.take("a")[0] for _ in range(61)] == [True] * 60 + [False]
+    assert buckets.take("b") == (True, 59.0)
+    now[0] = 0.5
+    assert buckets.take("a") == (False, 0.5)
+    now[0] = 1.0
+    assert buckets.take("a") == (True, 0.0)
+    now[0] = 1e6
+    assert buckets.take("a") == (True, 59.0), "never more than a minute's worth"
+
+
+def test_by_address_without_keys(serve: Serve) -> None:
+    with serve(rate_limit=3) as client:
+        answers = [client.get("/models") for _ in range(5)]
+        assert client.get("/health/ready").status_code == 200
+        found = metrics(client)
+    assert [a.status_code for a in answers] == [200, 200, 200, 429, 429]
+    assert answers[0].headers["ratelimit-policy"] == '"requests";q=3;w=60'
+    assert answers[0].headers["ratelimit"] == '"requests";r=2;t=20'
+    last = answers[-1]
+    assert last.json()["type"] == "/problems/rate-limit"
+    assert last.json()["limit"] == 3
+    assert last.json()["request_id"] == last.headers["x-request-id"]
+    assert 1 <= int(last.headers["retry-after"]) <= 20
+    assert value(found, "problems_total", type="rate-limit") == 2
+
+
+def test_by_key(serve: Serve, tmp_path: Path) -> None:
+    with serve(rate_limit=4, admin_key=ADMIN, data=tmp_path) as client:
+        admin = {"authorization": f"Bearer {ADMIN}"}
+        made = client.post("/keys", json={"name": "a", "scopes": ["read"]}, headers=admin)
+        other = {"authorization": f"Bearer {made.json()['key']}"}
+        statuses = [client.get("/models", headers=admin).status_code for _ in range(4)]
+        assert statuses == [200, 200, 200, 429]
+        assert [client.get("/models", headers=other).status_code for _ in range(5)] == [200] * 4 + [429]
+
+
+# ------------------------------------------------------------------------------------------------------------ traces
+
+
+def test_a_request_is_a_span(registry: Registry, data: Path) -> None:
+    trace = pytest.importorskip("opentelemetry.sdk.trace")
+    from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+    from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+    exporter, provider = InMemorySpanExporter(), trace.TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    with (
+        serving(create_app(Settings(data=data), registry, Tracing(provider))) as client,
+        logged(logs.Json()) as lines,
+    ):
+        client.get("/models/default?key=hunter2", headers={"traceparent": parent})
+        client.get("/nope")
+    first, second = exporter.get_finished_spans()
+    assert first.name == "GET /models/{name}"
+    assert first.attributes is not None
+    assert first.attributes["http.response.status_code"] == 200
+    assert first.attributes["http.route"] == "/models/{name}"
+    assert format(first.context.trace_id, "032x") == "0af7651916cd43dd8448eb211c80319c"
+    assert json.loads(lines[0])["trace_id"] == "0af7651916cd43dd8448eb211c80319c"
+    assert second.name == "GET none"
+    assert "hunter2" not in first.to_json()
+
+
+def test_tracing_is_off_by_itself() -> None:
+    assert Tracing.from_environment({})._tracer is None
+    disabled = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1", "OTEL_SDK_DISABLED": "true"}
+    assert Tracing.from_environment(disabled)._tracer is None
+
+
+def test_a_missing_extra_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)  # as where it is not installed
+    with logged(logs.Text(), "app.tracing") as lines:
+        known = Tracing.from_environment({tracing.VARIABLES[0]: "http://127.0.0.1:4318"})
+    assert known._tracer is None
+    assert "pip install 'phonechain[otel]'" in lines[0]
