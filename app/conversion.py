@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from features import annotation as notation
-from features.annotation import Annotation, Tier, choose_tier, ctm, tier_segments, timit
-from features.annotation.base import is_derived, shown
+from features.annotation import Annotation, Tier, choose_tier, ctm, mlf, tier_segments, timit
+from features.annotation.base import ANY, is_derived, shown
 from features.annotation.tiers import main_tier
 from features.corpora.base import AUDIO_SUFFIXES, rate_of
 from features.errors import Notice
@@ -39,7 +39,7 @@ def convert(
     Args:
         tier: the one to write, with the answers to it; None writes every tier that the format has room for.
         rate: samples a second, for TIMIT, which counts in samples without naming their rate; None takes 16000.
-        recording: what a file calls it that may hold several (CTM).
+        recording: what a file calls it that may hold several (CTM, MLF).
 
     Raises:
         AnnotationError: unknown format or tier, or labels that the format cannot hold.
@@ -66,15 +66,17 @@ def convert(
         data,
         format=to,
         rate=rate if to == "timit" else None,
-        utterance=_name(recording) if to == "ctm" else None,
+        utterance=_name(recording) if to == "ctm" else recording if to == "mlf" else None,
     )
     return Converted(data, (*notices, *losses(source, back, lost)))
 
 
 def written(annotation: Annotation, to: str, *, rate: int | None = None, recording: str | None = None) -> bytes:
-    """As `features.annotation.write`, with the rate of a TIMIT file and the recording's name in a CTM."""
+    """As `features.annotation.write`, with the rate of a TIMIT file and the recording's name in a CTM or MLF."""
     if to == "ctm":
         return ctm.write(annotation, _name(recording) or "recording")
+    if to == "mlf":
+        return mlf.write(annotation, recording or ANY)
     if to == "timit" and rate is not None:
         annotation = at_rate(annotation, rate, timit.RATE)  # the writer counts at TIMIT's own rate
     return notation.write(annotation, to)

@@ -82,6 +82,8 @@ class Prepared:
     gaps: Gaps = Gaps()
     rate: int | None = None
     """Samples a second of the recording."""
+    recording: str | None = None
+    """Its name, where one is known."""
 
 
 def listed(segments: Sequence[Segment]) -> Annotation:
@@ -109,10 +111,12 @@ def prepared(
     gaps: Gaps = Gaps(),
     max_seconds: float = 3600.0,
     max_segments: int | None = None,
+    recording: str | None = None,
 ) -> Prepared:
     """Choose the tier, decode the sound, check the segments and compute their features.
 
-    With `on_bad_segment="skip"`, segments that do not fit are set aside, each with a Notice, instead of refusing all.
+    `recording` is its name, for files that are written; left out, that of the file where `audio` is one. With
+    `on_bad_segment="skip"`, segments that do not fit are set aside, each with a Notice, instead of refusing all.
 
     Raises:
         AnnotationError, AudioError, SegmentError, TooManySegments: what came cannot be used.
@@ -152,6 +156,7 @@ def prepared(
         skipped=aside,
         gaps=gaps,
         rate=rate,
+        recording=recording or (audio.stem if isinstance(audio, Path) else None),
     )
 
 
@@ -245,7 +250,7 @@ def _annotated(prepared: Prepared, labelled: Sequence[LabelledSegment], format: 
     answer = notation.add_labels(
         source, tier, [segment.label for segment in labelled], [segment.posterior for segment in labelled]
     )
-    return conversion.written(answer, format, rate=prepared.rate)
+    return conversion.written(answer, format, rate=prepared.rate, recording=prepared.recording)
 
 
 def media_type(format: str) -> str:

@@ -7,7 +7,7 @@ silence is a FLAC of 181 kB.
 
     WAV (8 to 32 bits, float, double, mu-law, A-law, ADPCM, extensible, RF64), Wave64, AIFF, AU, CAF, FLAC,
     Ogg (Vorbis, Opus, FLAC), MP3, NIST SPHERE (PCM of both byte orders, mu-law, A-law), and through FFmpeg
-    M4A and MP4 (AAC, ALAC), AAC, WebM and Matroska, AMR, Windows Media
+    M4A and MP4 (AAC, ALAC), AAC, WebM and Matroska, AMR, Windows Media, and the sound of AVI and MPEG films
 """
 
 from __future__ import annotations

@@ -43,6 +43,9 @@ MATROSKA = Container("Matroska/WebM", False, "matroska")
 AMR = Container("AMR", False, "amr")
 ADTS = Container("AAC (ADTS)", False, "aac")
 ASF = Container("Windows Media", False, "asf")
+AVI = Container("AVI", False, "avi")
+MPEG_PS = Container("MPEG", False, "mpeg")
+MPEG_TS = Container("MPEG-TS", False, "mpegts")
 
 _BEGINNINGS = (
     (b"RF64", WAV),
@@ -57,6 +60,7 @@ _BEGINNINGS = (
     (b"#!AMR\n", AMR),
     (b"#!AMR-WB\n", AMR),
     (b"0&\xb2u\x8ef\xcf\x11", ASF),
+    (b"\x00\x00\x01\xba", MPEG_PS),
 )
 
 _OTHERS = (
@@ -85,6 +89,10 @@ def sniff(head: bytes) -> Container | None:
     """The container that these first bytes (4096, or the whole file) begin; None if none is known."""
     if head[:4] in (b"RIFF", b"RIFX") and head[8:12] == b"WAVE":
         return WAV
+    if head[:4] == b"RIFF" and head[8:12] == b"AVI ":
+        return AVI
+    if _is_transport_stream(head):
+        return MPEG_TS
     if head[:4] == b"FORM" and head[8:12] in (b"AIFF", b"AIFC"):
         return AIFF
     if head[4:8] == b"ftyp" or (head[:1] == b"\x00" and head[4:8] in (b"moov", b"mdat", b"wide", b"free")):
@@ -239,6 +247,15 @@ def _mpeg_frame(head: bytes) -> int | None:
             return at
         at = head.find(b"\xff", at + 1)
     return None
+
+
+def _is_transport_stream(head: bytes) -> bool:
+    """Whether packets of 188 bytes (192 on Blu-ray and in cameras, with a time before each) begin with their sync byte."""
+    for offset, length in ((0, 188), (4, 192)):
+        marks = head[offset::length]
+        if len(marks) >= 3 and set(marks) == {0x47}:
+            return True
+    return False
 
 
 _KBITS = {  # (MPEG-1?, layer) -> kbit/s by index (ISO 11172-3, 2.4.2.3; ISO 13818-3)

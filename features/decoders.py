@@ -17,7 +17,7 @@ import numpy as np
 import soundfile
 from numpy.typing import NDArray
 
-from features.containers import MATROSKA, MP4, Container
+from features.containers import AVI, MATROSKA, MP4, MPEG_TS, Container
 
 Block = NDArray[np.float32]
 """`[n, channels]`."""
@@ -141,10 +141,18 @@ def open_av(file: BinaryIO, container: Container) -> Iterator[Stream]:
         stream = Stream(
             first[0].sample_rate, first[0].layout.nb_channels, f"{container.title} {codec.name.removesuffix('float')}"
         )
-        stream.late = _late(first[0], first[1], codec.name)
+        # A transport stream does not tell MPEG's layers apart, and nearly all of them carry layer II.
+        stream.late = _late(first[0], first[1], "mp2" if container is MPEG_TS and "mp3" in codec.name else codec.name)
         if container.av in ("mov", "matroska", "flac", "caf", "asf") or (container.av == "mp3" and not stream.late):
             stream.frames = _length(source, track, stream.rate)
-        stream.blocks = _av_blocks(first[0], frames, stream, skip, trim=container.av == "mov" and first[1] < 0)
+        stream.blocks = _av_blocks(
+            first[0],
+            frames,
+            stream,
+            skip,
+            trim=container.av == "mov" and first[1] < 0,
+            fill=container is not AVI,  # its timestamps are counts of packets, by a rate that is wrong for AAC
+        )
         yield stream
 
 
@@ -159,9 +167,9 @@ def _av_frames(source: Any, track: Any) -> Iterator[tuple[Any, int]]:
 
 
 def _av_blocks(
-    first: Any, rest: Iterator[tuple[Any, int]], stream: Stream, skip: int, *, trim: bool
+    first: Any, rest: Iterator[tuple[Any, int]], stream: Stream, skip: int, *, trim: bool, fill: bool
 ) -> Iterator[Block]:
-    """Frames as blocks: without the first `skip` samples, zeros where timestamps leap, cut to the length if `trim`."""
+    """Frames as blocks: without the first `skip` samples, zeros where timestamps leap if `fill`, cut to the length if `trim`."""
     done = -skip  # samples since the first frame's timestamp, less those skipped
     leap = max(1, stream.rate // 50)  # 20 ms: containers round their timestamps to milliseconds
     frame = first
@@ -169,7 +177,7 @@ def _av_blocks(
         if frame.sample_rate != stream.rate or frame.layout.nb_channels != stream.channels:
             stream.damage = "the rate or the number of channels changes in mid-stream"
             return
-        if frame.pts is not None and first.pts is not None and frame.time_base:
+        if fill and frame.pts is not None and first.pts is not None and frame.time_base:
             missing = round((frame.pts - first.pts) * frame.time_base * stream.rate) - skip - done
             if missing > leap:
                 stream.gaps += missing
@@ -209,7 +217,7 @@ def _length(source: Any, track: Any, rate: int) -> int | None:
     return round(source.duration / av.time_base * rate) if source.duration else None
 
 
-_PRIMING = {"aac": 1024, "mp3": 1105, "mp3float": 1105, "ac3": 256, "eac3": 256}
+_PRIMING = {"aac": 1024, "mp3": 1105, "mp3float": 1105, "mp2": 481, "mp2float": 481, "ac3": 256, "eac3": 256}
 """Samples that an encoder of these puts in front, at least: its transform's overlap, and MP3's decoder delay."""
 
 

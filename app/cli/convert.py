@@ -112,8 +112,6 @@ def _format(to: str | None, out: Path, into: bool) -> str:
         return _known("--to", to) or ""
     from features.annotation import format_of
 
-    if not into and out.suffix.lower() == ".json":
-        return "json"  # our own; others that end so are asked for by name
     found = None if into or str(out) == "-" else format_of(out.name)
     if found is None:
         got = f"got the name {out.name}" if not into and str(out) != "-" else "got neither"

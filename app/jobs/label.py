@@ -129,6 +129,7 @@ def _prepared(line: Line, files: Files, model: PhoneLabeler, options: dict[str, 
         gaps=Gaps(options.get("gaps", "across"), options.get("max_gap", labelling.MAX_GAP)),
         max_seconds=options["max_seconds"],
         max_segments=options["max_segments"],
+        recording=name_stem(line.audio),
     )
 
 

@@ -177,9 +177,10 @@ def left_out(annotation: Annotation, format: str) -> list[str]:
 
 
 def format_of(name: str) -> Format | None:
-    """The first format that uses the suffix of this file name; None if none does."""
+    """The format whose suffix this file name has: the one that is called so, else the first; None if there is none."""
     lower = name.lower()
-    return next((f for f in FORMATS.values() if lower.endswith(f.suffixes)), None)
+    found = [f for f in FORMATS.values() if lower.endswith(f.suffixes)]
+    return next((f for f in found if lower.endswith(f".{f.name}")), found[0] if found else None)
 
 
 def _format(name: str) -> Format:

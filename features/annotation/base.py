@@ -31,6 +31,8 @@ SNIFFED = 12
 ANSWER = " phonechain"
 POSTERIOR = " posterior"
 """What `add_labels` appends to a tier's name for the labels and the posteriors that it adds."""
+ANY = "*"
+"""The name of a recording that stands for any, in MLF."""
 SCORE = " score"
 """Appended to a tier's name for the numbers that a format (HTK, CTM) keeps beside its labels."""
 
@@ -221,7 +223,7 @@ def name_stem(path: str) -> str:
 
 
 def pick(source: Source, names: list[str]) -> str:
-    """Which of a file's recordings is meant: the one asked for, the one named as the file, or the only one.
+    """Which of a file's recordings is meant: the one asked for, the one named as the file, the only one, or any.
 
     Raises:
         AnnotationError: it is not there, or it is not said which is.
@@ -234,6 +236,8 @@ def pick(source: Source, names: list[str]) -> str:
             return found
     if asked is None and len(names) == 1:
         return names[0]
+    if ANY in names:
+        return ANY
     listing = ", ".join(shown(n) for n in names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
     wish = f"a recording named {shown(asked)}" if asked else f"to be told which of {len(names)} recordings is meant"
     raise AnnotationError(f"expected {wish}, got {listing}", pointer="utterance", value=asked)

@@ -7,7 +7,7 @@ Source: the HTK Book, section "Master label files". After `#!MLF!#` each recordi
 from __future__ import annotations
 
 from features.annotation import htk
-from features.annotation.base import Annotation, Format, Source, name_stem, pick, shown
+from features.annotation.base import ANY, Annotation, Format, Source, name_stem, pick, shown
 from features.errors import AnnotationSyntaxError
 
 
@@ -55,9 +55,10 @@ def parse_all(source: Source) -> dict[str, Annotation]:
     return out
 
 
-def write(annotation: Annotation) -> bytes:
-    """One recording under a name that stands for any. UTF-8."""
-    return ("\n".join(["#!MLF!#", '"*/*.lab"', *htk.rows(annotation), "."]) + "\n").encode()
+def write(annotation: Annotation, recording: str = ANY) -> bytes:
+    """One recording, by default under the name that stands for any. UTF-8."""
+    name = "".join(c if c.isprintable() and c != '"' else "_" for c in recording)
+    return ("\n".join(["#!MLF!#", f'"*/{name}.lab"', *htk.rows(annotation), "."]) + "\n").encode()
 
 
 FORMAT = Format(

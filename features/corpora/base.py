@@ -20,8 +20,9 @@ Progress = Callable[[int, int], None]
 MOST_OF_A_FILE = 1000
 """Problems of one file that are told one by one."""
 
-_AUDIO = "wav flac ogg oga opus mp3 m4a mp4 aac webm amr 3gp wma mkv aif aiff aifc au snd sph nist caf w64"
-AUDIO_SUFFIXES = frozenset("." + s for s in _AUDIO.split())
+_AUDIO = "wav flac ogg oga opus mp3 m4a aac amr wma aif aiff aifc au snd sph nist caf w64"
+_FILMS = "mp4 webm 3gp mkv mov avi mpg mpeg mts m2ts"
+AUDIO_SUFFIXES = frozenset("." + s for s in (_AUDIO + " " + _FILMS).split())
 """Suffixes under which sound is looked for; what a file really is, its first bytes decide when it is decoded."""
 
 

@@ -96,6 +96,7 @@ def test_sphere_of_both_byte_orders(order: str) -> None:
         ("mp3", "libmp3lame", 44100, "MP3 mp3"),
         ("wav", "adpcm_ms", 16000, "WAV MS_ADPCM"),
         ("amr", "libopencore_amrnb", 8000, "AMR amrnb"),
+        ("avi", "pcm_s16le", 16000, "AVI pcm_s16le"),
     ],
 )
 def test_sound_keeps_its_time(container: str, codec: str, rate: int, title: str) -> None:
@@ -115,15 +116,37 @@ def test_sound_keeps_its_time(container: str, codec: str, rate: int, title: str)
         ("adts", "aac", {}, 1024),
         ("mp3", "libmp3lame", {"write_xing": "0"}, 1105),
         ("wav", "libmp3lame", {}, 1105),
+        ("avi", "libmp3lame", {}, 1105),
+        ("avi", "aac", {}, 1024),
+        ("mpegts", "aac", {}, 1024),
+        ("mpegts", "mp2", {}, 481),
+        ("mpeg", "mp2", {}, 481),
+        ("vob", "ac3", {}, 256),
     ],
 )
 def test_a_file_that_hides_its_encoders_delay_says_so(container: str, codec: str, options: dict, shift: int) -> None:
-    audio = decode(encoded(clicks(16000), 16000, container, codec, options=options))
+    rate = 48000 if codec == "ac3" else 16000
+    data = encoded(clicks(rate), rate, container, codec, options=options, bits=64000 if codec == "mp2" else None)
+    audio = decode(data)
     late = np.array(click_times(audio.samples, audio.rate)) - CLICKS
-    assert late == pytest.approx(shift / 16000, abs=1e-3)
+    assert late == pytest.approx(shift / rate, abs=1e-3)
     (notice,) = [notice for notice in audio.notices if notice.code == "audio-time-shift"]
-    assert notice.value == pytest.approx(shift / 16000, abs=1e-4)
-    assert f"late by {1000 * shift / 16000:.0f} ms ({shift} samples)" in notice.message
+    assert notice.value == pytest.approx(shift / rate, abs=1e-4)
+    assert f"late by {1000 * shift / rate:.0f} ms ({shift} samples)" in notice.message
+
+
+@pytest.mark.parametrize("rate", [11025, 44100, 48000])
+def test_the_length_is_the_files_at_any_rate(rate: int) -> None:
+    data = written(speechlike(rate, 0.7)[:-3], rate)
+    audio = decode(data, rate=16000)
+    assert audio.duration == decode(data).duration == (round(0.7 * rate) - 3) / rate
+    assert (audio.rate, audio.source_rate, audio.source_samples) == (16000, rate, round(0.7 * rate) - 3)
+
+
+def test_a_packet_before_the_sync_bytes_of_a_camera(tmp_path: Path) -> None:
+    plain = encoded(clicks(16000), 16000, "mpegts", "aac")
+    timed = b"".join(b"\0\0\0\0" + plain[at : at + 188] for at in range(0, len(plain), 188))
+    np.testing.assert_array_equal(decode(timed).samples, decode(plain).samples)
 
 
 def test_lost_packets_become_silence() -> None:
@@ -302,7 +325,7 @@ def test_a_video_without_sound() -> None:
         (b'File type = "ooTextFile"\nObject class = "TextGrid"\n', "a Praat text file"),
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:12\n", "a Git LFS pointer"),
         (b"\x80\x04\x95\x10", "a Python pickle"),
-        (b"RIFF\x10\x00\x00\x00AVI LIST", "a RIFF file of type b'AVI '"),
+        (b"RIFF\x10\x00\x00\x00WEBPVP8 ", "a RIFF file of type b'WEBP'"),
         (bytes(500), "nothing but zero bytes"),
         (b"\x01\x02\x03\x04\x05\x06\x07\x08\x09", "bytes that start 01 02 03 04 05 06 07 08"),
         (b"\xff\xfb", "bytes that start ff fb"),

@@ -49,6 +49,7 @@ def seeds() -> tuple[bytes, ...]:
     through_ffmpeg = [
         ("mp3", "libmp3lame"), ("mp4", "aac"), ("mp4", "alac"), ("mov", "pcm_s16le"), ("adts", "aac"), ("webm", "libopus"),
         ("matroska", "flac"), ("matroska", "pcm_s16le"), ("ogg", "flac"),
+        ("avi", "pcm_s16le"), ("avi", "libmp3lame"), ("mpegts", "aac"),
     ]  # fmt: skip
     return (
         riff(pcm),

@@ -147,3 +147,10 @@ def test_timit_is_read_alike_by_all(service: Client, tmp_path: Path) -> None:
     )
     assert job["state"] == "succeeded", job
     assert PhoneLabeler.load(service.get(f"/jobs/{job['id']}/result").content).labels_ == ["aa", "n", "s"]
+
+
+def test_files_of_many_name_the_recording(service: Client) -> None:
+    job = sent(service, LAB, formats=["mlf", "ctm"])
+    with zipfile.ZipFile(io.BytesIO(service.get(f"/jobs/{job['id']}/result").content)) as archive:
+        assert list(notation.read_all(archive.read("mlf/a.mlf"))) == ["a"]
+        assert list(notation.read_all(archive.read("ctm/a.ctm"))) == ["a"]

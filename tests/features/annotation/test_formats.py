@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from features.annotation import FORMATS, Annotation, Tier, base, choose_tier, read, read_all, write
+from features.annotation import FORMATS, Annotation, Tier, base, choose_tier, format_of, mlf, read, read_all, write
 from features.errors import AnnotationError, AnnotationSyntaxError, UnrecognisedAnnotation
 from features.segments import Segment
 
@@ -541,3 +541,30 @@ ALIGNED = (
 def test_eaf_hides_nothing_and_loses_nothing(annotations, labels):
     back = read(EAF.format(slots=SLOTS, annotations=annotations).encode(), format="eaf")
     assert [s.label for s in back.tiers[0].entries] == labels
+
+
+# Names
+
+
+def test_a_name_means_the_format_that_is_called_so():
+    names = {
+        "a.json": "json",
+        "a.csv": "csv",
+        "a.TextGrid": "textgrid",
+        "a.lab": "htk",
+        "a.mlf": "mlf",
+        "a.phn": "timit",
+    }
+    assert {name: format_of(name).name for name in names} == names
+    assert format_of("a.pdf") is None
+
+
+def test_an_mlf_names_its_recording():
+    one = Annotation([Tier("phones", "interval", [Segment(0, 0.1, "a")])], "json")
+    data = mlf.write(one, 'take "2".a')
+    assert list(read_all(data)) == ["take _2_.a"]
+    assert entries(read(data, utterance="take _2_.a")) == [(0, 0.1, "a")]
+    with pytest.raises(AnnotationError, match="recording named 'b'"):
+        read(data, utterance="b")
+    # The name that stands for any is taken for whatever is asked for.
+    assert entries(read(mlf.write(one), utterance="b")) == [(0, 0.1, "a")]
