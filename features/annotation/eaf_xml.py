@@ -11,7 +11,7 @@ import re
 from typing import NoReturn
 from xml.parsers import expat
 
-from features.annotation.base import check_count, shown
+from features.annotation.base import MAX_TIERS, check_count, shown
 from features.errors import AnnotationSyntaxError
 
 Aligned = tuple[str, str, str, str]
@@ -102,6 +102,8 @@ class Document:
             elif name == "ANNOTATION_VALUE":
                 parser.CharacterDataHandler = said.append
             elif name == "TIER":
+                if len(self.titles) == MAX_TIERS:
+                    refuse(f"expected at most {MAX_TIERS} tiers, got more")
                 self.titles.append(given.get("TIER_ID") or f"tier {len(self.titles) + 1}")
                 self.aligned.append([])
                 self.referring.append([])
