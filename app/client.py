@@ -24,6 +24,7 @@ from typing import Any
 import httpx
 
 from features.errors import PhonechainError
+from features.files import write_whole
 
 TRIES = 6
 CHUNK = 1 << 20
@@ -152,16 +153,14 @@ class Client:
 
     def result(self, id: str, out: str | Path, **options: Any) -> Path:
         """Write the result to a file, whole or not at all; `format` and `sort` are those of the service."""
-        path = Path(out)
-        partial = path.with_name(path.name + ".part")
-        try:
-            with self._stream("GET", f"/jobs/{id}/result", params=options) as answer, partial.open("wb") as file:
+
+        def fetch(spare: Path) -> None:
+            with self._stream("GET", f"/jobs/{id}/result", params=options) as answer, spare.open("wb") as file:
                 for chunk in answer.iter_bytes(CHUNK):
                     file.write(chunk)
-            partial.replace(path)
-        finally:
-            partial.unlink(missing_ok=True)
-        return path
+
+        write_whole(out, fetch)
+        return Path(out)
 
     # ------------------------------------------------------------------------------------------------------ models
 

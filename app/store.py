@@ -12,7 +12,6 @@ import os
 import re
 import shutil
 import tempfile
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -20,6 +19,7 @@ from typing import IO, Any
 from app.db.sessions import full
 from app.errors import StorageFull
 from features.errors import SettingsError
+from features.files import sync_folder, write_whole
 
 CHUNK = 1 << 20
 
@@ -131,16 +131,13 @@ class Store:
         copy = self.cache / "blobs" / _checked(digest)
         if not copy.exists():
             copy.parent.mkdir(parents=True, exist_ok=True)
-            temporary = copy.with_name(f"{digest}.{os.getpid()}.{threading.get_ident()}")
+            source = f"{self._prefix}/{digest[:2]}/{digest}"
             try:
-                self._remote.get_file(f"{self._prefix}/{digest[:2]}/{digest}", str(temporary))
-                temporary.replace(copy)
+                write_whole(copy, lambda spare: self._remote.get_file(source, str(spare)))
             except OSError as error:
                 if full(error):
                     raise StorageFull("expected room for a copy of a file, got a full disk") from error
                 raise
-            finally:
-                temporary.unlink(missing_ok=True)
         return copy
 
     def delete(self, digest: str) -> None:
@@ -187,15 +184,6 @@ def remote(url: str, what: str) -> tuple[Any, str]:
             f"{what}: expected a URL that can be opened, got {url.split('://')[0]}://: {error}"
         ) from None
     return system, str(path).rstrip("/")
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the names in a folder survive a loss of power."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _digest_of(path: Path) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from features.errors import ModelFileError, Notice, PhonechainError, SettingsError
+from features.files import write_whole
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -125,13 +126,7 @@ def write_output(data: bytes, out: Path | None) -> None:
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
         return
-    partial = out.with_name(out.name + ".part")
-    try:
-        partial.write_bytes(data)
-        partial.replace(out)
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise
+    write_whole(out, lambda spare: spare.write_bytes(data))
 
 
 class Bars:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -21,6 +20,7 @@ from app.place import Place, locked
 from app.store import remote
 from features.corpora.base import Spelling, segments_of
 from features.errors import CorpusError, PhonechainError
+from features.files import write_whole
 from features.segments import Utterance
 
 UNPACKED = Caps(files=2**40, total=2**60)
@@ -61,14 +61,10 @@ class Files:
         if not copy.exists():
             system, path = remote(name, "the corpus")
             copy.parent.mkdir(parents=True, exist_ok=True)
-            temporary = copy.with_name(f"{copy.name}.{os.getpid()}")
             try:
-                system.get_file(path, str(temporary))
-                temporary.replace(copy)
+                write_whole(copy, lambda spare: system.get_file(path, str(spare)))
             except OSError as error:
                 raise _unreadable(name, error) from None
-            finally:
-                temporary.unlink(missing_ok=True)
         return copy
 
 

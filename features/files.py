@@ -1,0 +1,46 @@
+"""Files that are written whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+
+
+def write_whole(path: str | Path, write: Callable[[Path], object]) -> None:
+    """Write a file so that, whatever happens, either the old one is there or the new one, never a part of it.
+
+    `write` is given another name in the same folder to write to. What it wrote is flushed to the disk and takes the
+    name `path` at once, in place of what had it; if it raises, nothing of it stays. A link stays a link to the new file;
+    what is no file, such as a pipe, is written to directly. Safe for several processes that write the same file.
+
+    Raises:
+        OSError: of the disk, and whatever `write` raises.
+    """
+    target = Path(os.path.realpath(path))
+    if target.exists() and not target.is_file():
+        write(target)
+        return
+    # Without the target's name, which may be as long as names can be; hidden, so that nobody takes it for a finished one.
+    spare = target.with_name(f".{secrets.token_hex(8)}.tmp")
+    try:
+        write(spare)
+        with spare.open("rb+") as file:
+            os.fsync(file.fileno())
+        spare.replace(target)
+    except BaseException:
+        spare.unlink(missing_ok=True)
+        raise
+    sync_folder(target.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder survive a loss of power; a file system that cannot do it keeps its own promises."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
