@@ -44,7 +44,8 @@ RUN cd /opt/phonechain/lib/python3*/site-packages && \
 # times of the sources, of which a layer keeps whole seconds.
 ENV NUMBA_CPU_NAME=generic NUMBA_CPU_FEATURES=
 RUN find /opt/phonechain/lib/python3*/site-packages/librosa -name '*.py' -exec touch -d @1700000000 {} + && \
-    NUMBA_CACHE_DIR=/opt/phonechain/numba /opt/phonechain/bin/python -c 'import librosa; librosa.filters.mel(sr=16000, n_fft=512)'
+    NUMBA_CACHE_DIR=/opt/phonechain/numba /opt/phonechain/bin/python -c 'import librosa; librosa.filters.mel(sr=16000, n_fft=512, norm=None)' && \
+    find /opt/phonechain/numba -name '*.nbc' | grep -q .
 
 # The program apart from its packages: an upgrade is then a layer of a few megabytes.
 FROM packages AS program
