@@ -51,7 +51,8 @@ def decode(data: bytes, encoding: str | None = None) -> tuple[str, str, tuple[No
 
 def _strict(data: bytes, encoding: str, skipped: int = 0) -> str:
     try:
-        return data.decode(encoding)
+        # No text file that is written can hold U+0000; UTF-16 has it where it is damaged.
+        return data.decode(encoding).replace("\0", "\ufffd")
     except LookupError:
         raise AnnotationError(f"expected the name of a text encoding, got '{encoding[:40]}'", value=encoding) from None
     except (UnicodeDecodeError, ValueError) as error:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from features.annotation import read
+from features.annotation import FORMATS, choose_tier, read, write
 from features.annotation.encoding import decode
 from features.errors import AnnotationError, UnrecognisedAnnotation
 
@@ -85,3 +85,12 @@ def test_an_empty_file_is_refused(data):
 def test_a_spelling_is_kept_whatever_its_composition():
     for spelling in ("\u00e3", "a\u0303"):
         assert labels(read(f"0.0\t0.5\t{spelling}\n".encode())) == [spelling]
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be", "utf-32"])
+def test_a_zero_character_in_damaged_text_can_be_written_again(encoding):
+    annotation = read("start,end,label\n0,1,a\0b\n".encode(encoding), name="a.csv")
+    assert annotation.tiers[0].entries[0].label == "a\ufffdb"
+    for form in FORMATS:
+        again = read(write(annotation, form), format=form)
+        assert [s.label for s in choose_tier(again)[0].entries] == ["a\ufffdb"]
