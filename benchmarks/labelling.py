@@ -3,7 +3,7 @@
     python benchmarks/labelling.py [--utterances 5000] [--references 100000] [--workers 1 2]
 
 What is timed is the job, from its first part to its end, once the workers have loaded their libraries; beside it the
-memory of the workers at the first and at the last tenth of the job. Speech: speechocean762 (PHONECHAIN_SHARED, or
+largest memory of a worker at the first tenth and in the last tenth of the job. Speech: speechocean762 (PHONECHAIN_SHARED, or
 `shared` beside the checkout).
 """
 
@@ -105,16 +105,15 @@ def main() -> int:
                     made = client.post("/corpora", content=references(root, count), headers=headers)
                     assert made.status_code == 201, made.text
                     one = found[workers, count] = run(stage, client, made.json())
-                    print(
-                        f"{count:7d} utterances, {workers} worker{'s' * (workers > 1)}: {one['seconds']:8.1f} s "
-                        f"({1e3 * one['seconds'] / count:.2f} ms each); memory of a worker {one['early']:.0f} MiB at a "
-                        f"tenth, {one['late']:.0f} MiB at the end",
-                        flush=True,
-                    )
+                    print(f"{workers} workers, {count} utterances: {one['seconds']:.1f} s", file=sys.stderr, flush=True)
+    print(f"{'utterances':>10} {'workers':>8} {'seconds':>9} {'ms each':>8} {'MiB early':>10} {'MiB late':>9}")
+    for (workers, count), one in found.items():
+        each = 1e3 * one["seconds"] / count
+        print(f"{count:10} {workers:8} {one['seconds']:9.1f} {each:8.2f} {one['early']:10.0f} {one['late']:9.0f}")
     first, last = min(asked.workers), max(asked.workers)
     if first != last:
         ratio = found[last, asked.utterances]["seconds"] / found[first, asked.utterances]["seconds"]
-        print(f"{last} workers take {ratio:.2f} of the time of {first}")
+        print(f"{last} workers take {ratio:.2f} of the time of {first} (bar 0.65)")
     if asked.references:
         linear = (found[last, asked.references]["seconds"] / asked.references) / (
             found[last, asked.utterances]["seconds"] / asked.utterances
