@@ -11,13 +11,14 @@ PIP_ARGS ?=
 JOBS ?= 2
 KILLS ?= 200
 FUZZ ?= 1000000
+MINUTES ?= 5
 AUDIO_FUZZ ?= 20000
 SEED ?= 1
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --progress-bar on -q -c constraints.txt $(PIP_ARGS)
 STAMP := .venv/.installed
 
-.PHONY: help install run test test-slow storm fuzz e2e audit lint format bench clean
+.PHONY: help install run test test-slow storm fuzz e2e audit lint format bench load clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -69,6 +70,9 @@ bench: $(STAMP)  ## the benchmarks, each side by side with its peers
 	@$(PIP) -e '.[bench]'
 	@$(BIN)/python benchmarks/chain.py
 	@$(BIN)/python benchmarks/features.py
+
+load: $(STAMP)  ## 64 clients for MINUTES (5) minutes, overload, an end in the middle; memory and latency
+	@$(BIN)/python benchmarks/load.py --minutes $(MINUTES)
 
 clean:  ## remove .venv and caches
 	rm -rf .venv build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -64,11 +64,11 @@ class Server(uvicorn.Server):
         log.info("stopping: %d requests in progress", len(self.server_state.tasks))
         if self.settings.stop_delay and not self.force_exit:
             await asyncio.sleep(self.settings.stop_delay)
-        state.stopping = True
         for _ in range(3):
             await asyncio.sleep(0)  # connections that the kernel has taken already are ours
         for server in self.servers:
             server.close()
+        state.stopping = True  # not before: whoever is sent away is to find the door closed
         state.feed.close()  # streams end now, so that they are not waited for
         limit = time.monotonic() + LINGER
         while self.server_state.connections and time.monotonic() < limit and not self.force_exit:

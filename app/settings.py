@@ -88,7 +88,7 @@ class Settings(BaseSettings):
         2, "threads", "Threads that decode sound and compute features beside the event loop.", ge=1, le=256
     )
     torch_threads: int = _setting(
-        0, "threads", "Threads inside the one torch worker; 0 takes the cores that the process may use.", ge=0, le=1024
+        1, "threads", "Threads inside the one torch worker; 0 takes the cores that the process may use.", ge=0, le=1024
     )
     data: Path | None = _setting(
         None,

@@ -6,6 +6,8 @@ import importlib
 import threading
 from typing import Any
 
+from app import logs, settings
+
 
 def _load() -> None:
     for name in (
@@ -21,4 +23,6 @@ def _load() -> None:
 
 def dask_setup(worker: Any) -> None:
     """Called by Dask with the worker."""
+    known = settings.load()
+    logs.configure(known.log_format, known.log_level)
     threading.Thread(target=_load, name="warm", daemon=True).start()

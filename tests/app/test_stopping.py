@@ -207,6 +207,7 @@ def test_a_connection_that_is_kept_gets_one_more_answer(tmp_path: Path) -> None:
         assert service.process.wait(timeout=60) == 0
 
 
+@pytest.mark.slow
 def test_a_grace_that_is_over(tmp_path: Path) -> None:
     """A client that never sends the rest of its body keeps nobody up longer than the grace."""
     with (
@@ -221,6 +222,7 @@ def test_a_grace_that_is_over(tmp_path: Path) -> None:
         assert time.monotonic() - begun < 15
 
 
+@pytest.mark.slow
 def test_jobs_go_back_and_go_on(tmp_path: Path) -> None:
     """A running training is handed back, its stream ends, no worker stays; the next start ends the job."""
     corpus = speech.zipped(speech.folder(tmp_path / "corpus", 12))
