@@ -11,6 +11,7 @@ import logging
 import re
 import sys
 import time
+from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any
 
@@ -79,6 +80,34 @@ class Json(_Formatter):
         return json.dumps(fields, ensure_ascii=False, default=str)
 
 
+class Repeats(logging.Filter):
+    """Lets the same warning through once in `every` seconds, with how often it came meanwhile.
+
+    What waits for a database says so each second, to whom it may concern; one line a minute is enough for that.
+    """
+
+    def __init__(self, every: float = 60.0, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self.every, self._clock = every, clock
+        self._seen: dict[tuple[str, str], tuple[float, int]] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the record is to be written."""
+        if record.levelno != logging.WARNING or request_id.get():
+            return True
+        key, now = (record.name, record.getMessage()), self._clock()
+        then, count = self._seen.get(key, (float("-inf"), 0))
+        if now - then < self.every:
+            self._seen[key] = (then, count + 1)
+            return False
+        if len(self._seen) > 1000:
+            self._seen.clear()
+        self._seen[key] = (now, 0)
+        if count:
+            record.msg, record.args = f"{record.getMessage()} ({count} times more since the last line)", ()
+        return True
+
+
 class _ToStandardError(logging.StreamHandler[Any]):
     """Asks for the stream with every line, since programs that hold this one may replace it."""
 
@@ -93,6 +122,7 @@ class _ToStandardError(logging.StreamHandler[Any]):
 def configure(form: str = "text", level: str = "info") -> None:
     """Send every log record of this process to standard error: `form` is text or json, `level` the least that shows."""
     handler = _ToStandardError()
+    handler.addFilter(Repeats())
     handler.setFormatter(Json() if form == "json" else Text())
     logging.basicConfig(handlers=[handler], level=level.upper(), force=True)
     logging.captureWarnings(True)

@@ -268,6 +268,23 @@ def test_a_message_cannot_forge_lines() -> None:
     assert "\n" not in logs.Json().format(record)
 
 
+def test_a_warning_that_comes_every_second_is_one_line_a_minute() -> None:
+    now = [0.0]
+    once = logs.Repeats(60.0, clock=lambda: now[0])
+
+    def passes(text: str, level: int = logging.WARNING) -> str | None:
+        record = logging.LogRecord("app.jobs", level, "x", 1, "waits: %s", (text,), None)
+        return record.getMessage() if once.filter(record) else None
+
+    said = []
+    for second in range(70):
+        now[0] = float(second)
+        said.append(passes("a"))
+    assert [line for line in said if line] == ["waits: a", "waits: a (59 times more since the last line)"]
+    assert passes("b") == "waits: b"
+    assert passes("a", logging.ERROR) == passes("a", logging.ERROR) == "waits: a"
+
+
 # -------------------------------------------------------------------------------------------------------------- rate
 
 
