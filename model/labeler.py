@@ -24,7 +24,7 @@ from features.errors import CorpusError, ModelFileError, PhonechainError, Settin
 from features.mfcc import FeatureSettings
 from features.pooling import FEATURE_NAMES, extract
 from features.segments import Segment, Utterance
-from model import modelfile, ngrams
+from model import modelfile, ngrams, tuning
 from model.crf import ConditionalRandomField, FactorModel
 from model.data import Dataset, Featurised, Normaliser, dataset, featurise, hold_out
 from model.memm import MaximumEntropyMarkovModel
@@ -102,6 +102,7 @@ class PhoneLabeler:
         self.provenance_ = modelfile.Provenance.now()
         self.version_ = ""
         self.history_ = History()
+        self.start_ = ""
         self.problems_: list[tuple[Utterance, PhonechainError]] = []
 
     # ------------------------------------------------------------------------------------------------- learning
@@ -115,6 +116,7 @@ class PhoneLabeler:
         stop: Callable[[], bool] | None = None,
         run_dir: Path | None = None,
         cache: Path | None = None,
+        base: PhoneLabeler | None = None,
         corpus: str = "",
         command: str = "",
     ) -> PhoneLabeler:
@@ -126,6 +128,7 @@ class PhoneLabeler:
             stop: asked often; True ends the training with the best epoch so far.
             run_dir: folder of the checkpoint and of the features.
             cache: folder of the features only.
+            base: a model whose weights are the start, where model.tuning.obstacle finds nothing; `start_` says which.
             corpus, command: what the model file will say of where it comes from.
 
         Raises:
@@ -140,7 +143,7 @@ class PhoneLabeler:
         held = self._featurise(dev, "dev set", store, progress)
         self.problems_ = [(i.utterance, i.error) for i in (*items, *held) if i.error is not None]
         return self.fit_featurised(
-            items, held, progress=progress, stop=stop, run_dir=run_dir, corpus=corpus, command=command
+            items, held, progress=progress, stop=stop, run_dir=run_dir, base=base, corpus=corpus, command=command
         )
 
     def fit_featurised(
@@ -151,6 +154,7 @@ class PhoneLabeler:
         progress: Callable[[Progress], None] | None = None,
         stop: Callable[[], bool] | None = None,
         run_dir: Path | None = None,
+        base: PhoneLabeler | None = None,
         corpus: str = "",
         command: str = "",
     ) -> PhoneLabeler:
@@ -171,15 +175,23 @@ class PhoneLabeler:
                 value=len(labels), limit=MAX_LABELS,
             )  # fmt: skip
         rows = np.concatenate([i.features for i in items if i.error is None])
-        normaliser = Normaliser.fit(rows, by_speaker=self.model.speaker_normalised)
+        base = self._start(base, labels, progress)
+        if base is not None and base.normaliser_ is not None:
+            labels, normaliser = base.labels_, base.normaliser_
+        else:
+            normaliser = Normaliser.fit(rows, by_speaker=self.model.speaker_normalised)
         data = dataset(items, labels, normaliser, drop=self.drop)
         held = dataset(dev, labels, normaliser, drop=self.drop)
         self.labels_, self.normaliser_ = labels, normaliser
-        self.network_ = build_network(self.model, rows.shape[1], labels, data)
-        self.network_.reset(torch.Generator().manual_seed(self.training.seed))  # type: ignore[operator]
+        if base is not None:
+            self.network_ = tuning.copied(base)
+        else:
+            self.network_ = build_network(self.model, rows.shape[1], labels, data)
+            self.network_.reset(torch.Generator().manual_seed(self.training.seed))  # type: ignore[operator]
         self.history_ = train(
             self.network_, data, held, self.training,
-            progress=progress, stop=stop, run_dir=run_dir, fingerprint=self._fingerprint(data, held),
+            progress=progress, stop=stop, run_dir=run_dir,
+            fingerprint=self._fingerprint(data, held) + (base.version_ if base is not None else ""),
         )  # fmt: skip
         self.temperature_ = fit_temperature(self.network_, held)
         self.metrics_ = {
@@ -188,6 +200,19 @@ class PhoneLabeler:
         }  # fmt: skip
         self.provenance_ = modelfile.Provenance.now(command=command, seed=self.training.seed, corpus=corpus)
         return self
+
+    def _start(
+        self, base: PhoneLabeler | None, labels: Sequence[str], progress: Callable[[Progress], None] | None
+    ) -> PhoneLabeler | None:
+        """The base if its weights can be the start; `start_` says what is, and so does a report of progress."""
+        if base is None:
+            return None
+        why = tuning.obstacle(base, self, labels)
+        name = tuning.named(base)
+        self.start_ = f"starts from {name}" if why is None else f"starts anew, not from {name}: {why}"
+        if progress is not None:
+            progress(Progress("start", 1, 1, "models", self.start_))
+        return base if why is None else None
 
     def _featurise(
         self,

@@ -245,15 +245,26 @@ def _checkpoint(
     temporary.replace(path)
 
 
+def best_so_far(path: Path) -> tuple[dict[str, Tensor], History]:
+    """The weights of the best epoch in a checkpoint, and what each epoch brought. Raises TrainingError."""
+    metadata, tensors = _read_checkpoint(path)
+    history = History()
+    vars(history).update(json.loads(metadata["history"]))
+    return {k.removeprefix("best/"): v for k, v in tensors.items() if k.startswith("best/")}, history
+
+
+def _read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    try:
+        with safe_open(path, framework="pt") as stored:
+            return stored.metadata() or {}, {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118  (not a dict)
+    except (SafetensorError, OSError) as error:
+        raise TrainingError(f"expected a checkpoint at {path.name}, got a file that cannot be read: {error}") from None
+
+
 def _resume(
     path: Path, identity: str, model: nn.Module, optimizer: torch.optim.Optimizer, history: History
 ) -> dict[str, Tensor]:
-    try:
-        with safe_open(path, framework="pt") as stored:
-            metadata: dict[str, Any] = stored.metadata() or {}
-            tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118  (not a dict)
-    except (SafetensorError, OSError) as error:
-        raise TrainingError(f"expected a checkpoint at {path.name}, got a file that cannot be read: {error}") from None
+    metadata, tensors = _read_checkpoint(path)
     if metadata.get("identity") != identity:
         raise TrainingError(
             f"expected the checkpoint in {path.parent.name} to be of the same data and settings, got one of others: "
