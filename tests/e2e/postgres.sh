@@ -22,7 +22,7 @@ chmod 755 "$folder/entrypoint.sh"
 cat >"$folder/Dockerfile" <<'EOF'
 FROM debian:bookworm-slim
 RUN apt-get update -q && apt-get install -q -y --no-install-recommends postgresql-15 && rm -rf /var/lib/apt/lists/* && \
-    rm -rf /var/lib/postgresql/* && install -d -o postgres -g postgres -m 1777 /var/lib/postgresql/data
+    rm -rf /var/lib/postgresql/* && install -d -o postgres -g postgres -m 1777 /var/lib/postgresql/data && chmod 1777 /run/postgresql
 COPY entrypoint.sh /usr/local/bin/
 ENV PATH=/usr/lib/postgresql/15/bin:$PATH LANG=C.UTF-8
 USER postgres
