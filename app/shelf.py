@@ -30,8 +30,11 @@ def checked_name(name: str, pointer: str = "name") -> str:
     return name
 
 
-def keep_trained(place: Place, job: Job, path: Path) -> None:
-    """Put the model of a training job on the shelf and end the job, both or neither. Raises Fenced, StorageFull."""
+def keep_trained(place: Place, job: Job, path: Path, start: str = "") -> None:
+    """Put the model of a training job on the shelf and end the job, both or neither. Raises Fenced, StorageFull.
+
+    `start` says what the training began with, where that is worth a word.
+    """
     from app.jobs import table
     from model.labeler import PhoneLabeler
 
@@ -39,6 +42,8 @@ def keep_trained(place: Place, job: Job, path: Path) -> None:
     digest = place.store.put(path)
     row = _row(labeler, job.spec["name"], digest, path.stat().st_size, job.id)
     result = {"name": row.name, "version": row.version, "blob": digest, "metrics": labeler.metrics_}
+    if start:
+        result["start"] = start
     with place.db.write() as session:
         if session.get(ModelVersion, (row.name, row.version)) is None:
             session.add(row)
@@ -120,7 +125,7 @@ def remove(place: Place, name: str, version: str) -> None:
         if alias is not None:
             raise ModelInUse(f"expected a version that no alias stands for, got {alias!r}", value=alias)
         for id, spec in session.execute(select(Job.id, Job.spec).where(Job.state.in_(UNFINISHED))):
-            if (spec.get("model") or {}).get("blob") == row.blob:
+            if row.blob in ((spec.get(used) or {}).get("blob") for used in ("model", "base")):
                 raise ModelInUse(f"expected a version that no unfinished job needs, got job {id}", value=id)
         session.delete(row)
     references.drop(place, row.blob)

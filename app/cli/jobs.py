@@ -113,6 +113,7 @@ def train(
     corpus: Annotated[str, typer.Argument(help=CORPUS)],
     name: Annotated[str, typer.Option(help="Name of the model that is made.")],
     preset: Annotated[str, typer.Option(help="The system to train.")] = "spn-lc-crf",
+    base: Annotated[str | None, typer.Option(metavar="MODEL", help="A model of the service to go on from.")] = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A training setting; may be repeated.")
     ] = None,
@@ -128,7 +129,7 @@ def train(
         changes[setting.strip().removeprefix("training.")] = value
     with _client(url, key) as client:
         id = _corpus(client, corpus, tier=tier)
-        job = client.start(kind="train", corpus=id, name=name, preset=preset, training=changes or None)
+        job = client.start(kind="train", corpus=id, name=name, preset=preset, base=base, training=changes or None)
         _begun(client, job, wait, as_json)
 
 

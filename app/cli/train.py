@@ -28,6 +28,14 @@ def train(
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="Model file to write.")] = Path("model.safetensors"),
     preset: Annotated[str, typer.Option(help="The system to train.")] = "spn-lc-crf",
+    base: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODEL",
+            help="A model to go on from: its settings instead of the preset's, and its weights where the labels and the "
+            "settings allow it.",
+        ),
+    ] = None,
     tier: Annotated[str | None, typer.Option(help="Tier of the phones in the annotations.")] = None,
     layout: Annotated[str | None, typer.Option(help="Corpus layout; left out, it is recognised.")] = None,
     table: Annotated[Path | None, typer.Option(help="Table of speakers and splits; else utterances.tsv.")] = None,
@@ -61,15 +69,17 @@ def train(
     common.existing_folder(corpus, "a corpus folder")
     command = shlex.join(["phonechain", *(word for word in context.find_root().obj or () if word != "--resume")])
     run = _run_folder(out, run_dir, resume)
-    settings = changed(preset, [*(set_ or []), *_own(epochs=epochs, seed=seed)])
+    start = common.load_model(base) if base is not None else None
+    settings = changed(preset, [*(set_ or []), *_own(epochs=epochs, seed=seed)], start)
     from model.labeler import PhoneLabeler
     from model.training import CHECKPOINT
 
     labeler = PhoneLabeler(
-        preset,
+        settings.name,
         model=settings.model,
         training=settings.training,
-        drop=drop or (),
+        features=start.features_ if start is not None else None,
+        drop=drop or (start.drop if start is not None else ()),
         name=name if name is not None else out.stem,
         licence=licence,
         data=data,
@@ -84,6 +94,7 @@ def train(
                 held,
                 progress=_Report(bars).event,
                 run_dir=run,
+                base=start,
                 corpus=corpus.resolve().name,
                 command=command,
             )
@@ -126,8 +137,8 @@ def _run_folder(out: Path, run_dir: Path | None, resume: bool) -> Path:
     return run
 
 
-def changed(preset_name: str, changes: list[str]) -> Preset:
-    """The preset with `KEY=VALUE` changes.
+def changed(preset_name: str, changes: list[str], base: PhoneLabeler | None = None) -> Preset:
+    """The preset, or the settings of a `base`, with `KEY=VALUE` changes.
 
     A key is `training.l2`, `model.bigram` or `model.factors.0.dropout`; the first word may be left out.
 
@@ -136,7 +147,11 @@ def changed(preset_name: str, changes: list[str]) -> Preset:
     """
     from model import settings as known
 
-    made = known.preset(preset_name)
+    if base is not None:
+        name = base.preset if base.preset in known.preset_names() else preset_name
+        made = dataclasses.replace(known.preset(name), model=base.model, training=base.training)
+    else:
+        made = known.preset(preset_name)
     for change in changes:
         key, equals, value = change.partition("=")
         if not equals:
@@ -224,6 +239,9 @@ class _Report:
         self.best = float("inf")
 
     def event(self, event: Progress) -> None:
+        if event.stage == "start":
+            self.bars.line(event.message)
+            return
         if event.stage != "epoch":
             loss = event.metrics.get("loss")
             note = event.message or (f"loss {loss:.3f}" if loss is not None else "")

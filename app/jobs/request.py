@@ -96,7 +96,7 @@ def _train(asked: TrainJob, models: Models) -> dict[str, Any]:
         from model.settings import preset_names, to_dict
 
         labeler = base.labeler
-        spec["base"] = {"name": base.name, "version": base.version}
+        spec["base"] = models.reference_in_thread(asked.base)
         spec["preset"] = labeler.preset if labeler.preset in preset_names() else asked.preset
         spec["model_settings"] = asked.model_settings or to_dict(labeler.model)
         spec["training"] = {**to_dict(labeler.training), **(asked.training or {})}

@@ -40,6 +40,7 @@ def request_of(job: Job) -> dict[str, Any]:
     spec: Mapping[str, Any] = job.spec
     hidden = ("part", "parts", "total", "corpus_name")
     out = {k: v for k, v in spec.items() if k not in hidden and v not in (None, {}, [], "")}
-    if isinstance(out.get("model"), dict):
-        out["model"] = {k: v for k, v in out["model"].items() if k != "blob"}
+    for name in ("model", "base"):
+        if isinstance(out.get(name), dict):
+            out[name] = {k: v for k, v in out[name].items() if k != "blob"}
     return out

@@ -340,10 +340,12 @@ def fail(db: Database, id: str, attempt: int | None, error: dict[str, Any]) -> N
         _change(session, where, {"state": FAILED, "error": error, **_ended()}, "state")
 
 
-def cancelled(db: Database, id: str) -> None:
-    """A job that was asked to end has done so. What was finished stays."""
+def cancelled(db: Database, id: str, result: dict[str, Any] | None = None) -> bool:
+    """A job that was asked to end has done so. What was finished stays; False if the job had ended before."""
+    more = {} if result is None else {"result": result}
     with db.write() as session:
-        _change(session, [Job.id == id, Job.state == CANCELLING], {"state": CANCELLED, **_ended()}, "state")
+        where = [Job.id == id, Job.state == CANCELLING]
+        return _change(session, where, {"state": CANCELLED, **more, **_ended()}, "state") is not None
 
 
 def _ended(now: float | None = None) -> dict[str, Any]:

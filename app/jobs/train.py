@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import shutil
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from app import shelf
+from app import references, shelf
 from app.corpora import contents
 from app.corpora.manifest import Line
 from app.db.tables import FileError, Job
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from model.labeler import PhoneLabeler
     from model.settings import Preset
     from model.training import Progress
+
+log = logging.getLogger(__name__)
 
 REPORT = 0.5
 """Seconds between two reports of progress inside an epoch."""
@@ -57,7 +60,14 @@ def run(place: Place, job: Job) -> None:
 
     read = contents.utterances(place, corpus, progress=report.counting("corpus"), problem=bad)
     utterances, dev = split_of(read, spec)
-    labeler = _fitted(place, job, utterances, dev, report)
+    blob = (spec.get("base") or {}).get("blob")
+    base = shared.labeler(place, blob) if blob else None
+    labeler = _labeler(spec, base)
+    try:
+        _fit(place, job, labeler, base, utterances, dev, report)
+    except table.Cancelled:
+        _keep_partial(place, job, labeler)
+        raise
     places = {line.id: line.place for line in contents.lines(place, corpus)} if labeler.problems_ else {}
     errors += [shared.file_error(job.id, places.get(u.id, -1), u.id, e) for u, e in labeler.problems_]
     patiently(table.note_errors, place.db, job.id, job.attempt, errors)
@@ -66,21 +76,19 @@ def run(place: Place, job: Job) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"model.{job.attempt}.safetensors"
     labeler.save(path)
-    patiently(shelf.keep_trained, place, job, path)
+    patiently(shelf.keep_trained, place, job, path, labeler.start_)
     discard(place, job.id)
 
 
-def _fitted(
-    place: Place, job: Job, utterances: list[Utterance], dev: list[Utterance] | None, report: _Report
-) -> PhoneLabeler:
+def _labeler(spec: dict[str, Any], base: PhoneLabeler | None) -> PhoneLabeler:
     from model.labeler import PhoneLabeler
 
-    spec = job.spec
     chosen = settings_of(spec)
-    labeler = PhoneLabeler(
+    return PhoneLabeler(
         spec["preset"],
         model=chosen.model,
         training=chosen.training,
+        features=base.features_ if base is not None else None,
         drop=spec["drop"],
         name=spec["name"],
         description=spec["description"],
@@ -88,13 +96,54 @@ def _fitted(
         data=spec["data"],
         limits=spec["limits"],
     )
+
+
+def _fit(
+    place: Place,
+    job: Job,
+    labeler: PhoneLabeler,
+    base: PhoneLabeler | None,
+    utterances: list[Utterance],
+    dev: list[Utterance] | None,
+    report: _Report,
+) -> None:
     folder = place.run_folder(job.id)
     folder.mkdir(parents=True, exist_ok=True)
     labeler.fit(
-        utterances, dev, progress=report.event, stop=report.stop, run_dir=folder, corpus=spec["corpus_name"],
+        utterances,
+        dev,
+        progress=report.event,
+        stop=report.stop,
+        run_dir=folder,
+        base=base,
+        corpus=job.spec["corpus_name"],
         command=f"job {job.id}",
-    )  # fmt: skip
-    return labeler
+    )
+
+
+def _keep_partial(place: Place, job: Job, labeler: PhoneLabeler) -> None:
+    """End a cancelled job with the model of its best whole epoch as its result, if there was one.
+
+    It is no version of the model: nobody said that it is good enough, and its posteriors are not calibrated.
+    """
+    from model.tuning import recover
+
+    folder = place.run_folder(job.id)
+    try:
+        if not recover(labeler, folder):
+            return
+        path = folder / f"partial.{job.attempt}.safetensors"
+        labeler.save(path)
+        digest = place.store.put(path)
+    except (PhonechainError, OSError) as error:  # a full disk, say: the cancel is not held up by it
+        log.warning("job %s: what was trained before the cancel is lost: %s", job.id, error)
+        return
+    result = {
+        "name": job.spec["name"], "version": labeler.version_, "blob": digest, "metrics": labeler.metrics_,
+        "partial": True,
+    }  # fmt: skip
+    if not patiently(table.cancelled, place.db, job.id, result):
+        references.drop(place, digest)
 
 
 def split_of(utterances: list[Utterance], spec: dict[str, Any]) -> tuple[list[Utterance], list[Utterance] | None]:
@@ -131,6 +180,7 @@ class _Report:
         self.place, self.job = place, job
         self.still_wanted = Often(lambda: table.wanted(place.db, job.id, job.attempt))
         self._next = 0.0
+        self._start = ""
 
     def stop(self) -> bool:
         self.still_wanted()
@@ -145,10 +195,14 @@ class _Report:
         if event.stage == "epoch":
             patiently(
                 table.progress, self.place.db, self.job.id, self.job.attempt, finished=True, stage="train",
-                done=event.done, total=event.total, unit="epochs", message=event.message, metrics=dict(event.metrics),
+                done=event.done, total=event.total, unit="epochs", message=event.message or self._start,
+                metrics=dict(event.metrics),
             )  # fmt: skip
             return
-        self._maybe(event.stage, event.done, event.total, event.unit, event.message, dict(event.metrics))
+        if event.stage == "start":
+            self._start = event.message  # stays beside what follows
+        message = event.message or (self._start if event.stage == "train" else "")
+        self._maybe(event.stage, event.done, event.total, event.unit, message, dict(event.metrics))
 
     def stage(self, stage: str, done: int, total: int, unit: str) -> None:
         """A new stage."""

@@ -13,7 +13,7 @@ from starlette.responses import FileResponse, JSONResponse, Response, StreamingR
 
 from app import paging, problems, references, uploads
 from app.corpora import bundle
-from app.db.tables import SUCCEEDED, TERMINAL, Corpus, Job
+from app.db.tables import TERMINAL, Corpus, Job
 from app.dependencies import EngineDep, FeedDep, ModelsDep, PlaceDep, SettingsDep
 from app.errors import InvalidRequest, MalformedBody, NoResult, UnsupportedMediaType
 from app.jobs import request as asking
@@ -233,9 +233,11 @@ async def result(
         Query(description="For rows: by doubt in the answer, or in the label that was given, the most doubtful first."),
     ] = "corpus",
 ) -> Response:  # fmt: skip
-    """The labels (as far as a cancelled or failed job had come), the model file, or the evaluation."""
+    """The labels (as far as a cancelled or failed job had come), the model file (of a cancelled training that of its best
+    epoch, if it had one), or the evaluation.
+    """
     job = await _get(id, place, engine)
-    if job.state not in TERMINAL or (job.kind != "label" and job.state != SUCCEEDED):
+    if job.state not in TERMINAL or (job.kind != "label" and job.result is None):
         raise NoResult(f"expected a job with a result, got one that is {job.state}", details={"state": job.state})
     if job.kind == "label":
         name = f"{job.id}.{format}"

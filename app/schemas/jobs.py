@@ -40,7 +40,10 @@ class TrainJob(_Asked):
     )
     preset: str = Field("spn-lc-crf", description="The system to train.", max_length=100)
     base: str | None = Field(
-        None, description="A model whose settings are taken instead of the preset's (not its weights).", max_length=200
+        None,
+        description="A model to go on from: its settings instead of the preset's, and its weights where its labels hold "
+        "the corpus's and the settings of model and features are the same; `start` in the result says which it was.",
+        max_length=200,
     )
     model_settings: dict[str, Any] | None = Field(None, description="Settings of the model instead of the preset's.")
     training: dict[str, Any] | None = Field(

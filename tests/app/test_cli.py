@@ -293,3 +293,21 @@ def test_a_kept_run_folder_and_the_same_seed_give_the_same_model(tmp_path: Path)
             versions.append({key: stored.get_tensor(key) for key in stored.keys()})  # noqa: SIM118
     assert versions[0].keys() == versions[1].keys()
     assert all((versions[0][key] == versions[1][key]).all() for key in versions[0])
+
+
+def test_train_goes_on_from_a_model(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    corpus = _corpus(tmp_path, 4)
+    first, second, third = (tmp_path / f"{name}.safetensors" for name in ("first", "second", "third"))
+    assert main(["train", str(corpus), "--out", str(first), "--epochs", "3", "--preset", "lc-crf"]) == 0
+    assert "starts" not in capfd.readouterr().err
+    assert main(["train", str(corpus), "--out", str(second), "--epochs", "1", "--base", str(first)]) == 0
+    assert "starts from first@" in capfd.readouterr().err
+    assert main(["models", str(second), "--json"]) == 0
+    assert json.loads(capfd.readouterr().out)["preset"] == "lc-crf"
+    for lab in corpus.glob("*.lab"):
+        lab.write_text(lab.read_text().replace(" N\n", " ny\n"))
+    assert main(["train", str(corpus), "--out", str(third), "--epochs", "1", "--base", str(first)]) == 0
+    err = capfd.readouterr().err
+    assert "starts anew, not from first@" in err
+    assert "the label ny is not among its" in err
+    assert main(["train", str(corpus), "--base", str(tmp_path / "none"), "--out", str(tmp_path / "x.safetensors")]) == 2

@@ -17,6 +17,7 @@ import pytest
 
 from app.client import parsed
 from features.annotation import FORMATS
+from model.labeler import PhoneLabeler
 from tests.app.conftest import Client, wav
 from tests.app.jobs import speech
 from tests.app.jobs.conftest import ended, started
@@ -255,7 +256,8 @@ def test_a_cancel_is_heard_within_a_second(
     job = started(service, kind=kind, corpus=used, **more)
     while True:
         at = service.get(f"/jobs/{job['id']}").json()
-        if at["progress"]["done"] > 0 and at["progress"]["stage"] in ("train", "label"):
+        enough = at["progress"]["metrics"].get("epoch", 0) > 2 if kind == "train" else at["progress"]["done"] > 0
+        if enough and at["progress"]["stage"] in ("train", "label"):
             break
         assert at["state"] in ("queued", "running"), at
         time.sleep(0.05)
@@ -272,6 +274,23 @@ def test_a_cancel_is_heard_within_a_second(
         assert result.status_code == 200
         assert 0 < len(rows) == service.get(f"/jobs/{job['id']}").json()["progress"]["done"] < 900
     else:
+        # The best epoch so far can be had; it is no version of the model.
+        assert stopped["result"]["partial"]
+        labeler = PhoneLabeler.load(service.get(stopped["links"]["result"]).content)
+        assert labeler.version_ == stopped["result"]["version"]
+        assert labeler.metrics_ == stopped["result"]["metrics"]
+        assert 1 <= labeler.metrics_["best_epoch"] <= labeler.metrics_["epochs"]
+        assert "not calibrated" in labeler.card_["limits"]
+        assert "endless" not in [m["name"] for m in service.get("/models").json()["models"]]
+        assert service.request("DELETE", f"/jobs/{job['id']}").status_code == 204
+
+
+def test_a_training_without_a_whole_epoch_leaves_nothing(service: Client, corpus: dict[str, Any]) -> None:
+    job = started(service, kind="train", corpus=corpus["id"], name="short", training={"epochs": 5000, "patience": 0})
+    service.post(f"/jobs/{job['id']}/cancel")
+    stopped = ended(service, job)
+    assert stopped["state"] == "cancelled"
+    if stopped["result"] is None:  # as it is unless this machine was very fast
         refused(service.get(f"/jobs/{job['id']}/result"), 409, "job-result", "cancelled")
 
 
@@ -316,10 +335,35 @@ def test_a_job_that_ended_can_be_forgotten(service: Client, corpus: dict[str, An
     refused(service.get(f"/jobs/{job['id']}"), 404, "job-unknown")
 
 
-def test_base_gives_its_settings(service: Client, corpus: dict[str, Any]) -> None:
+def test_base_gives_its_settings_and_its_weights(service: Client, corpus: dict[str, Any]) -> None:
     job = started(service, kind="train", corpus=corpus["id"], name="again", base="default", training={"epochs": 1})
     assert job["request"]["training"]["batch"] == 4  # of the tiny model
-    assert ended(service, job)["result"]["metrics"]["epochs"] == 1
+    assert set(job["request"]["base"]) == {"name", "version"}
+    made = ended(service, job)["result"]
+    assert made["metrics"]["epochs"] == 1
+    assert made["start"].startswith("starts from tiny@")
+    first = ended(
+        service, started(service, kind="train", corpus=corpus["id"], name="anew", training={"epochs": 1, "batch": 4})
+    )["result"]
+    assert "start" not in first
+    assert made["metrics"]["dev_error"] <= first["metrics"]["dev_error"]
+
+
+def test_a_base_of_other_labels_gives_its_settings_alone(service: Client, tmp_path: Path) -> None:
+    speech.folder(tmp_path, 5)
+    for lab in tmp_path.rglob("*.lab"):
+        lab.write_text(lab.read_text().replace(" N\n", " ny\n"))
+    made = service.post("/corpora", content=speech.zipped(tmp_path), headers=ZIP).json()
+    job = started(service, kind="train", corpus=made["id"], name="ny", base="default", training={"epochs": 1})
+    result = ended(service, job)["result"]
+    assert result["start"].startswith("starts anew, not from tiny@")
+    assert "label ny is not among" in result["start"]
+    said = [
+        json.loads(line[6:])["progress"]["message"]
+        for line in service.get(f"/jobs/{job['id']}/events").text.splitlines()
+        if line.startswith("data: ")
+    ]
+    assert result["start"] in said
 
 
 # ----------------------------------------------------------------------------------------------- with other settings
