@@ -108,7 +108,7 @@ gone() { # nothing of the project is left
 [ "${BUILD:-1}" = 0 ] || step "build the image" build
 echo "        image: $(docker image inspect -f '{{.Size}}' "$IMAGE" | awk '{ printf "%.0f MB", $1 / 1e6 }')"
 step "the image alone, read-only, without rights or network, labels the sample" hardened
-step "make a corpus of 20 utterances, and one of 300" eval 'corpus 20 small && corpus 300 large'
+step "make a corpus of 20 utterances, and one of 200" eval 'corpus 20 small && corpus 200 large'
 
 echo "--- docker compose up: SQLite, workers of its own"
 step "up: healthy, then ready" up
@@ -143,7 +143,7 @@ step "three workers are there" eval '[ "$(compose ps -q worker | wc -l)" = 3 ]'
 step "label again, by three" ends label large tiny label3
 step "the same rows" eval '[ "$(drive rows "$(cat "$WORK/label.id")")" = "$(drive rows "$(cat "$WORK/label3.id")")" ]'
 
-train large longer 8 longer
+train large longer 4 longer
 label large tiny label-killed
 step "a training and a labelling job are running" eval 'drive running "$(cat "$WORK/longer.id")" 60; drive running "$(cat "$WORK/label-killed.id")" 60'
 step "kill the scheduler" compose kill -s KILL scheduler
