@@ -31,11 +31,8 @@ MONITORED = 200
 
 def key(experiment: Experiment, source: Source, fold: str) -> str:
     """What a result is filed under: everything that it depends on but the code."""
-    model = to_dict(experiment.model)
-    if not model["boundaries"]:  # results from before there was this setting stay where they are
-        del model["boundaries"]
     facts = {
-        "model": model, "training": to_dict(experiment.training), "peer": experiment.preset == "crfsuite",
+        "model": to_dict(experiment.model), "training": to_dict(experiment.training), "peer": experiment.preset == "crfsuite",
         "corpus": source.digest, "split": experiment.split, "fold": fold, "augment": experiment.augment,
     }  # fmt: skip
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]

@@ -43,7 +43,6 @@ class FactorModel(nn.Module):
             factors.build(f, f.segments * features, outputs[f.labels]) for f in settings.factors if outputs[f.labels]
         )
         self.factor_settings = [f for f in settings.factors if outputs[f.labels]]
-        self.boundary_weight = nn.Parameter(torch.zeros(2, labels)) if settings.boundaries else None  # first, last
         self.noise: torch.Generator | None = None
 
     def reset(self, generator: torch.Generator | None = None) -> None:
@@ -55,14 +54,14 @@ class FactorModel(nn.Module):
 
     def ngram_parameters(self) -> list[nn.Parameter]:
         """The input-independent weights, which want a step and a penalty of their own."""
-        return [] if self.boundary_weight is None else [self.boundary_weight]
+        raise NotImplementedError
 
     def factor_parameters(self) -> list[nn.Parameter]:
         """Every other weight."""
         return list(self.factors.parameters())
 
     def scores(self, x: Tensor, packing: Packing) -> dict[int, Tensor]:
-        """The sum of what scores n labels, by n: [N, Y], or [N, P] for the n-grams of the inventory."""
+        """The sum of the factors over n labels, by n: [N, Y], or [N, P] for the n-grams of the inventory."""
         scores: dict[int, Tensor] = {}
         windows: dict[int, Tensor] = {}
         for settings, factor in zip(self.factor_settings, self.factors, strict=True):
@@ -71,9 +70,6 @@ class FactorModel(nn.Module):
             value = factor(self._drop(windows[settings.segments], settings))
             n = settings.labels
             scores[n] = value if n not in scores else scores[n] + value
-        if self.boundary_weight is not None:
-            edges = torch.stack([packing.neighbour(-1) < 0, packing.neighbour(1) < 0], 1)  # [N, first | last]
-            scores[1] = scores[1] + edges.to(x.dtype) @ self.boundary_weight
         return scores
 
     def _drop(self, x: Tensor, settings: FactorSettings) -> Tensor:
@@ -103,8 +99,8 @@ class ConditionalRandomField(FactorModel):
         return nn.Parameter(torch.zeros((self.labels,) * n if kind == "dense" else seen))
 
     def ngram_parameters(self) -> list[nn.Parameter]:
-        """The weights of n-grams and boundaries."""
-        return super().ngram_parameters() + [w for w in (self.bigram_weight, self.trigram_weight) if w is not None]
+        """The input-independent weights, which want a step and a penalty of their own."""
+        return [w for w in (self.bigram_weight, self.trigram_weight) if w is not None]
 
     def potentials(self, x: Tensor, packing: Packing) -> chain.Potentials:
         """Log-potentials of the batch."""

@@ -67,7 +67,7 @@ class MaximumEntropyMarkovModel(FactorModel):
 
     def ngram_parameters(self) -> list[nn.Parameter]:
         """The distant bigrams, which want a step and a penalty of their own."""
-        return super().ngram_parameters() + ([self.distant] if self.distant.numel() else [])
+        return [self.distant] if self.distant.numel() else []
 
     def unary(self, x: Tensor, packing: Packing) -> Tensor:
         """[N, Y] u_t, the sum of the input-dependent factors."""

@@ -78,7 +78,6 @@ class ModelSettings:
         history_dropout: share of those labels that training hides, so that the MEMM does not lean on labels which, when it is
             used, may be wrong.
         speaker_normalised: features are normalised over each speaker's recordings instead of over the training set.
-        boundaries: a weight a label of beginning a sequence and one of ending it: bigrams with what lies past the edge.
     """
 
     chain: Literal["crf", "memm"] = "crf"
@@ -88,7 +87,6 @@ class ModelSettings:
     history: int = 1
     history_dropout: float = 0.0
     speaker_normalised: bool = False
-    boundaries: bool = False
 
     def __post_init__(self) -> None:
         _within(self, "history", 0, 16)

@@ -34,14 +34,13 @@ def model(
     segments: int = 1,
     bigram: str = "dense",
     trigram: str = "none",
-    boundaries: bool = False,
     seed: int = 0,
 ) -> ConditionalRandomField:
     """A factor over single labels, one over `labels` in a row (if more than one), and n-gram weights, all random."""
     base = KINDS[kind]
     factors = [replace(base, segments=segments)]
     factors += [replace(base, segments=n, labels=n) for n in range(2, labels + 1)]
-    chosen = ModelSettings(factors=tuple(factors), bigram=bigram, trigram=trigram, boundaries=boundaries)  # type: ignore[arg-type]
+    chosen = ModelSettings(factors=tuple(factors), bigram=bigram, trigram=trigram)  # type: ignore[arg-type]
     crf = ConditionalRandomField(chosen, D, Y, bigrams=BIGRAMS, trigrams=TRIGRAMS).double().eval()
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
@@ -88,10 +87,6 @@ def oracle(crf: ConditionalRandomField, x: torch.Tensor) -> ChainOracle:
             else:
                 for score, gram in zip(scores, (BIGRAMS if n == 2 else TRIGRAMS).tolist(), strict=True):
                     tables[n][(t - n + 1, *gram)] += score
-    if crf.boundary_weight is not None:
-        first, last = crf.boundary_weight.detach().numpy()
-        tables[1][0] += first
-        tables[1][steps - 1] += last
     return ChainOracle(tables[1], tables[2], tables[3])
 
 
@@ -126,17 +121,13 @@ def test_every_combination_of_factor_order_and_sparsity(kind: str, labels: int, 
     st.integers(1, 5),
     st.sampled_from(["none", "dense", "sparse"]),
     st.sampled_from(["none", "dense", "sparse"]),
-    st.booleans(),
     st.lists(st.integers(1, 5), min_size=1, max_size=3).map(lambda n: tuple(sorted(n, reverse=True))),
     st.integers(0, 2**16),
 )
 def test_drawn_combinations(
-    kind: str, labels: int, segments: int, bigram: str, trigram: str, boundaries: bool, lengths: tuple[int, ...], seed: int
-) -> None:  # fmt: skip
-    crf = model(
-        kind, labels=labels, segments=segments, bigram=bigram, trigram=trigram, boundaries=boundaries, seed=seed
-    )
-    check(crf, lengths, seed)
+    kind: str, labels: int, segments: int, bigram: str, trigram: str, lengths: tuple[int, ...], seed: int
+) -> None:
+    check(model(kind, labels=labels, segments=segments, bigram=bigram, trigram=trigram, seed=seed), lengths, seed)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -182,9 +173,9 @@ def test_windows_are_the_segments_around_and_zeros_past_the_edges() -> None:
 
 
 def test_n_gram_weights_and_factor_weights_are_all_the_weights() -> None:
-    crf = model("spn", labels=2, bigram="dense", trigram="sparse", boundaries=True)
+    crf = model("spn", labels=2, bigram="dense", trigram="sparse")
     parts = [*crf.factor_parameters(), *crf.ngram_parameters()]
-    assert len(crf.ngram_parameters()) == 3
+    assert len(crf.ngram_parameters()) == 2
     assert {id(p) for p in parts} == {id(p) for p in crf.parameters()}
     assert len(parts) == len(list(crf.parameters()))
 
