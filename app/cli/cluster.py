@@ -77,12 +77,24 @@ async def _one(known: Settings, gpus: int, memory: str, host: str | None, stop: 
                 await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
                 for one in waiting:
                     one.cancel()
-            except (OSError, TimeoutError, RuntimeError, asyncio.CancelledError) as error:
-                print(f"the scheduler does not answer: {error}", file=sys.stderr, flush=True)
+            except (Exception, asyncio.CancelledError) as error:  # whatever it was, the next try may do
+                print(
+                    f"the scheduler does not answer: {str(error) or type(error).__name__}", file=sys.stderr, flush=True
+                )
             finally:
-                await nanny.close(timeout=5)
+                await _closed(nanny)
         if not stop.is_set():
             await asyncio.sleep(PAUSE)
+
+
+async def _closed(nanny: Any) -> None:
+    """End a worker process. On a busy machine that may take longer than Dask waits; the next one is started all the same."""
+    try:
+        await nanny.close(timeout=5)
+    except (Exception, asyncio.CancelledError) as error:
+        print(
+            f"a worker process did not end in time: {str(error) or type(error).__name__}", file=sys.stderr, flush=True
+        )
 
 
 def _own_place(known: Settings) -> dict[str, str]:

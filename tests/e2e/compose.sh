@@ -85,7 +85,7 @@ contained() { # how each running container of the project is held
     done
 }
 
-up() { compose up -d --no-build --wait --wait-timeout 300 "$@" && drive ready 60; }
+up() { compose up -d --no-build --wait --wait-timeout 300 "$@" && drive ready 120; }
 ready_at() { # seconds from the start of the service's container until it was healthy
     local id
     id=$(compose ps -q service)
@@ -154,7 +154,7 @@ step "with the same rows" eval '[ "$(drive rows "$(cat "$WORK/label.id")")" = "$
 step "the training job ends well" wait_for longer 600
 save cluster
 step "restart everything" compose restart --timeout 60
-step "ready" drive ready 120
+step "ready" drive ready 300
 step "every job, model, corpus and result is the same" same cluster
 step "down" compose down --timeout 60
 step "up again" up
