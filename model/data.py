@@ -21,6 +21,7 @@ from torch import Tensor
 
 from features.audio import decode
 from features.errors import CorpusError, PhonechainError
+from features.files import write_whole
 from features.mfcc import FeatureSettings
 from features.pooling import extract
 from features.segments import Segment, Utterance, prepare
@@ -99,16 +100,19 @@ def _fingerprint(utterances: Sequence[Utterance], settings: FeatureSettings) -> 
 
 def _write_cache(path: Path, results: Sequence[Featurised]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_suffix(f".{os.getpid()}.tmp")
-    with temporary.open("wb") as file:
-        np.savez(
-            file,
-            features=np.concatenate([r.features for r in results]),
-            times=np.asarray([(s.start, s.end) for r in results for s in r.segments], dtype=np.float64).reshape(-1, 2),
-            lengths=np.asarray([len(r.segments) for r in results]),
-            errors=np.asarray([str(r.error or "") for r in results], dtype=np.str_),
-        )
-    temporary.replace(path)
+    times = np.asarray([(s.start, s.end) for r in results for s in r.segments], dtype=np.float64).reshape(-1, 2)
+
+    def save(spare: Path) -> None:
+        with spare.open("wb") as file:  # by name, numpy would add a suffix
+            np.savez(
+                file,
+                features=np.concatenate([r.features for r in results]),
+                times=times,
+                lengths=np.asarray([len(r.segments) for r in results]),
+                errors=np.asarray([str(r.error or "") for r in results], dtype=np.str_),
+            )
+
+    write_whole(path, save)
 
 
 def _read_cache(path: Path, utterances: Sequence[Utterance]) -> list[Featurised]:

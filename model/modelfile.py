@@ -13,9 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
-import secrets
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +25,7 @@ from safetensors.torch import load as load_safetensors
 from safetensors.torch import save as save_safetensors
 
 from features.errors import ModelFileError
+from features.files import write_whole
 from model.header import Card, Header, Provenance, from_facts, kind_of, to_facts
 
 __all__ = ["Card", "Header", "Provenance", "encode", "read", "write"]
@@ -64,27 +63,16 @@ _FOREIGN = (  # beginnings of files that people mistake for model files
 
 
 def write(path: str | Path, tensors: Mapping[str, torch.Tensor], header: Header) -> Header:
-    """Write a model file whole or not at all: a temporary file beside it, flushed to the disk, then renamed over it.
+    """Write a model file, whole or not at all.
 
     Returns the header with its version. Raises ModelFileError for what `read` would refuse, and where the disk does.
     """
     data, header = encode(tensors, header)
-    target = Path(path)
-    spare = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
     try:
-        try:
-            with open(spare, "xb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(spare, target)
-        except BaseException:
-            spare.unlink(missing_ok=True)
-            raise
-        _sync_folder(target.parent)
+        write_whole(path, lambda spare: spare.write_bytes(data))
     except OSError as error:
         reason = error.strerror or str(error)
-        raise ModelFileError(f"expected to write {target}, got: {reason}", pointer=str(target)) from error
+        raise ModelFileError(f"expected to write {path}, got: {reason}", pointer=str(path)) from error
     return header
 
 
@@ -227,20 +215,6 @@ def _loads(text: str | bytes, what: str) -> dict[str, Any]:
 
 def _dumps(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":"))
-
-
-def _sync_folder(folder: Path) -> None:
-    """The rename itself to the disk; a file system that cannot do it keeps its own promises."""
-    try:
-        handle = os.open(folder, os.O_RDONLY)
-    except OSError:
-        return
-    try:
-        os.fsync(handle)
-    except OSError:
-        pass
-    finally:
-        os.close(handle)
 
 
 # -------------------------------------------------------------------------------------------------------------- content

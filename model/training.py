@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from features.errors import TrainingError
+from features.files import write_whole
 from model.data import Dataset
 from model.packing import Packing
 from model.settings import TrainingSettings, to_dict
@@ -235,14 +235,9 @@ def _checkpoint(
     tensors = {f"model/{k}": v for k, v in _copy(model).items()} | {f"best/{k}": v for k, v in best.items()}
     for number, state in optimizer.state_dict()["state"].items():
         tensors |= {f"optimizer/{number}/{k}": torch.as_tensor(v) for k, v in state.items() if v is not None}
-    temporary = path.with_suffix(f".{os.getpid()}.tmp")
-    save_file(
-        {k: v.contiguous() for k, v in tensors.items()}, temporary,
-        metadata={"identity": identity, "history": json.dumps(vars(history))},
-    )  # fmt: skip
-    with temporary.open("rb+") as file:
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    contiguous = {k: v.contiguous() for k, v in tensors.items()}
+    metadata = {"identity": identity, "history": json.dumps(vars(history))}
+    write_whole(path, lambda spare: save_file(contiguous, spare, metadata=metadata))
 
 
 def best_so_far(path: Path) -> tuple[dict[str, Tensor], History]:

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import save as save_safetensors
 
+from features import files
 from features.errors import ModelFileError
 from model import modelfile
 from model.modelfile import Card, Header, Provenance
@@ -156,7 +157,7 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path, mon
     def full(_: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(modelfile.os, "fsync", full)
+    monkeypatch.setattr(files.os, "fsync", full)
     with pytest.raises(ModelFileError, match="No space left"):
         modelfile.write(path, tensors(), header())
     assert path.read_bytes() == b"the old model"
