@@ -40,13 +40,6 @@ RUN cd /opt/phonechain/lib/python3*/site-packages && \
     find . -type f \( -name '*.pxd' -o -name '*.pyx' -o -name '*.h' -o -name '*.hpp' -o -name '*.a' -o -name '*.c' \) -delete && \
     /opt/phonechain/bin/python -m compileall -q -j 0 --invalidation-mode unchecked-hash -x py312_intrinsics .
 
-# librosa has numba compile helpers when it is first used: once, here, for any processor of the kind. Numba knows its cache by the
-# times of the sources, of which a layer keeps whole seconds.
-ENV NUMBA_CPU_NAME=generic NUMBA_CPU_FEATURES=
-RUN find /opt/phonechain/lib/python3*/site-packages/librosa -name '*.py' -exec touch -d @1700000000 {} + && \
-    NUMBA_CACHE_DIR=/opt/phonechain/numba /opt/phonechain/bin/python -c 'import librosa; librosa.filters.mel(sr=16000, n_fft=512, norm=None)' && \
-    find /opt/phonechain/numba -name '*.nbc' | grep -q .
-
 # The program apart from its packages: an upgrade is then a layer of a few megabytes.
 FROM packages AS program
 COPY pyproject.toml README.md LICENSE ./
@@ -71,15 +64,11 @@ RUN groupadd --gid 10001 phonechain && \
     useradd --uid 10001 --gid 10001 --no-create-home --home-dir /data --shell /usr/sbin/nologin phonechain && \
     install -d -o 10001 -g 10001 -m 0750 /data && install -d -o 10001 -g 10001 -m 0755 /secrets
 COPY --from=packages /usr/bin/tini /usr/local/bin/tini
-# Numba uses a cache only where it may write, and the image is read-only.
-RUN printf '#!/bin/sh\n[ -d /tmp/numba ] || cp -r /opt/phonechain/numba /tmp/numba\nexec phonechain "$@"\n' >/usr/local/bin/start && \
-    chmod 755 /usr/local/bin/start
 COPY --from=packages /opt/phonechain /opt/phonechain
 COPY --from=program /opt/program /opt/phonechain
 ENV PATH=/opt/phonechain/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1 \
-    NUMBA_CPU_NAME=generic NUMBA_CPU_FEATURES= NUMBA_CACHE_DIR=/tmp/numba \
     HOME=/data \
     PHONECHAIN_DATA=/data \
     PHONECHAIN_HOST=0.0.0.0
@@ -91,5 +80,5 @@ STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=5s --timeout=5s --start-period=120s --retries=3 \
     CMD ["python", "-m", "app.healthcheck", "service"]
 # The first process of a container hands signals on and buries orphans.
-ENTRYPOINT ["tini", "--", "start"]
+ENTRYPOINT ["tini", "--", "phonechain"]
 CMD ["serve"]

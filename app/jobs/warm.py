@@ -11,7 +11,7 @@ from app import logs, settings
 
 def _load() -> None:
     for name in (
-        "librosa.feature",
+        "features.mfcc",
         "soundfile",
         "app.jobs.label",
         "app.jobs.train",

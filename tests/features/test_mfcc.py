@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from features.errors import AudioError, EmptyAudio, NonFiniteAudio, SettingsError
-from features.mfcc import STATIC, FeatureSettings, derivative, frames, static
+from features.mfcc import STATIC, FeatureSettings, derivative, frames, mel_filters, static
 from tests.features import oracle
 from tests.features.speechlike import speechlike
 
@@ -173,3 +173,21 @@ def test_settings_outside_their_bounds_are_refused(values: dict, message: str) -
     with pytest.raises(SettingsError, match=message) as caught:
         FeatureSettings.from_dict(values)
     assert caught.value.pointer == f"features/{next(iter(values))}"
+
+
+@pytest.mark.parametrize(
+    ("rate", "n_fft", "count", "lowest", "highest"),
+    [
+        (16000, 512, 26, 0.0, 8000.0),
+        (16000, 400, 40, 20.0, 7600.0),
+        (8000, 256, 23, 64.0, 4000.0),
+        (48000, 2048, 128, 1500.0, 24000.0),
+    ],
+)
+def test_mel_filters_equal_librosa(rate: int, n_fft: int, count: int, lowest: float, highest: float) -> None:
+    ours = mel_filters(rate, n_fft, count, lowest, highest)
+    theirs = librosa.filters.mel(
+        sr=rate, n_fft=n_fft, n_mels=count, fmin=lowest, fmax=highest, norm=None, dtype=np.float64
+    )
+    np.testing.assert_allclose(ours, theirs.T, rtol=0, atol=1e-13)
+    assert ours.max() > 0.5
