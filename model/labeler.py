@@ -350,6 +350,11 @@ class PhoneLabeler:
         """Write the model file, whole or not at all."""
         network, normaliser = self._ready()
         tensors = {f"network.{k}": v.detach().contiguous() for k, v in network.state_dict().items()}
+        for name in (
+            "network.bigrams",
+            "network.trigrams",
+        ):  # label indices: four times smaller than they are in memory
+            tensors[name] = tensors[name].to(torch.int16 if len(self.labels_) <= 2**15 else torch.int64)
         tensors |= {"normaliser.mean": normaliser.mean, "normaliser.std": normaliser.std}
         header = modelfile.Header(
             labels=tuple(self.labels_),
@@ -418,7 +423,7 @@ def _network(labeler: PhoneLabeler, tensors: Mapping[str, Tensor]) -> nn.Module:
     weights = {k.removeprefix("network."): v for k, v in tensors.items() if k.startswith("network.")}
     y = len(labeler.labels_)
     for name, n in (("bigrams", 2), ("trigrams", 3)):
-        table = weights[name]
+        table = weights[name] = weights[name].long()
         if (
             table.dim() != 2
             or table.shape[1] != n

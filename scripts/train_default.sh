@@ -19,7 +19,7 @@ train() {  # NAME PRESET [OPTION...]
     fi
 }
 
-train english spn-lc-crf-2 # scripts/card.py writes its card
+train english spn-ho-lc-crf # scripts/card.py writes its card
 train lc-crf lc-crf
 train spn-lc-crf-1seg spn-lc-crf --set model.factors.0.segments=1 --set model.factors.0.dropout=0.1 \
     --set training.l2=0 --set training.epochs=12 --set training.patience=5
