@@ -21,7 +21,7 @@ STAMP := .venv/.installed
 .PHONY: help install run test test-slow storm fuzz e2e audit lint format bench load clean
 
 help:  ## this list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 $(STAMP): pyproject.toml constraints.txt
 	@echo "phonechain: installing into .venv (torch is the largest part; a few minutes the first time)"
