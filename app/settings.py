@@ -201,7 +201,7 @@ class Settings(BaseSettings):
     @field_validator("corpus_roots")
     @classmethod
     def _absolute(cls, value: str) -> str:
-        for root in filter(None, (root.strip() for root in value.split(","))):
+        for root in _listed(value):
             if "://" not in root and not Path(root).is_absolute():
                 raise PydanticCustomError("corpus_roots", "expected absolute folders or URLs, with commas between")
         return value
@@ -209,7 +209,7 @@ class Settings(BaseSettings):
     @field_validator("proxies")
     @classmethod
     def _addresses(cls, value: str) -> str:
-        for one in filter(None, (one.strip() for one in value.split(","))):
+        for one in _listed(value):
             try:
                 if one != "*":
                     ipaddress.ip_network(one, strict=False)
@@ -242,7 +242,12 @@ class Settings(BaseSettings):
     @property
     def roots(self) -> tuple[str, ...]:
         """Where corpora may be registered."""
-        return tuple(root.strip() for root in self.corpus_roots.split(",") if root.strip())
+        return tuple(_listed(self.corpus_roots))
+
+
+def _listed(value: str) -> list[str]:
+    """What stands between the commas."""
+    return [one.strip() for one in value.split(",") if one.strip()]
 
 
 def variable(field: str) -> str:

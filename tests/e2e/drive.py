@@ -24,7 +24,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-TERMINAL = ("succeeded", "failed", "cancelled")
+GOING = frozenset({"queued", "running", "cancelling"})
 
 
 def ask(path: str, body: bytes | None = None, kind: str = "application/json", method: str | None = None) -> bytes:
@@ -107,12 +107,18 @@ def label(corpus: str, model: str) -> None:
     start(kind="label", corpus=corpus, model=model, formats=["textgrid", "htk"])
 
 
-def wait(job: str, seconds: str) -> None:
+def left(job: str, states: frozenset[str], seconds: str, pause: float) -> Any:
+    """The job, once it is in none of the states."""
     limit = time.monotonic() + float(seconds)
-    while (found := get(f"/jobs/{job}"))["state"] not in TERMINAL:
+    while (found := get(f"/jobs/{job}"))["state"] in states:
         if time.monotonic() > limit:
-            sys.exit(f"not ended after {seconds} s: {found}")
-        time.sleep(0.5)
+            sys.exit(f"still {found['state']} after {seconds} s: {found}")
+        time.sleep(pause)
+    return found
+
+
+def wait(job: str, seconds: str) -> None:
+    found = left(job, GOING, seconds, 0.5)
     if found["state"] != "succeeded":
         sys.exit(f"expected a job that succeeds, got {json.dumps(found)}")
 
@@ -123,11 +129,7 @@ def state(job: str) -> None:
 
 
 def running(job: str, seconds: str) -> None:
-    limit = time.monotonic() + float(seconds)
-    while (found := get(f"/jobs/{job}"))["state"] == "queued":
-        if time.monotonic() > limit:
-            sys.exit(f"still queued after {seconds} s: {found}")
-        time.sleep(0.1)
+    found = left(job, frozenset({"queued"}), seconds, 0.1)
     if found["state"] != "running":
         sys.exit(f"expected a running job, got one that is {found['state']}")
 
