@@ -148,6 +148,31 @@ def test_float32_keeps_its_precision_at_large_potentials(case: Case) -> None:
         assert oracle.score(labels[rows].tolist()) >= oracle.best()[1] - rounding
 
 
+@settings(quick, max_examples=25)
+@given(
+    st.lists(st.integers(1, 4), min_size=14, max_size=45),
+    st.integers(2, 4),
+    st.sampled_from([{"bigram"}, {"edge"}, {"bigram", "trigram"}, {"edge", "trigram"}, {"hyperedge"}]),
+    st.integers(0, 99),
+)
+def test_many_sequences_of_many_lengths(lengths: list[int], labels: int, tables: set[str], seed: int) -> None:
+    """Marginals as enumerated, and gradients as those of each sequence by itself: the sweeps change widths on the way."""
+    case = make(lengths, labels, tables=tables, seed=seed)
+    found = chain.marginals(case.potentials, pairs=True)
+    assert found.pair is not None
+    for b in range(len(case.lengths)):
+        oracle, rows = case.oracle(b), case.rows(b)
+        close(found.log_z[b], oracle.log_z)
+        close(found.unary[rows], oracle.marginals())
+        close(found.pair[rows[1:]], oracle.marginals(2))
+    p, leaf = leaves(case)
+    weight = torch.rand(len(lengths), generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    together = torch.autograd.grad((weight * chain.log_partition(p)).sum(), leaf)
+    single = torch.cat([chain.log_partition(Case(p).alone(b)) for b in range(len(lengths))])
+    for x, y in zip(together, torch.autograd.grad((weight * single).sum(), leaf), strict=True):
+        close(x, y)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("order", [1, 2])
 def test_n_grams_lift_a_label_whose_own_probability_underflows(dtype: torch.dtype, order: int) -> None:
@@ -308,3 +333,34 @@ def test_a_temperature_scales_every_table() -> None:
         oracle = case.oracle(b)
         half = replace(oracle, unary=oracle.unary / 2, bigram=oracle.bigram / 2, trigram=oracle.trigram / 2)
         close(found.unary[case.rows(b)], half.marginals())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("labels", [2, 3, 4, 5])
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("local", [True, False])
+def test_n_grams_that_are_all_far_below_zero(dtype: torch.dtype, labels: int, order: int, local: bool) -> None:
+    """What counts is how they differ; the rounding is that of numbers of this size."""
+    g = torch.Generator().manual_seed(labels)
+    lengths = (4, 2, 1)
+
+    def draw(*shape: int) -> torch.Tensor:
+        return torch.randn(shape, generator=g, dtype=torch.float64).to(dtype) - 300.0
+
+    case = Case(
+        Potentials(
+            Packing(lengths),
+            draw(sum(lengths), labels),
+            draw(labels, labels),
+            draw(sum(lengths), labels, labels) if local else None,
+            draw(labels, labels, labels) if order == 2 else None,
+        )
+    )
+    found = chain.marginals(case.potentials, pairs=local)
+    rounding = 3e-3 if dtype == torch.float32 else 1e-8
+    for b in range(len(lengths)):
+        oracle, rows = case.oracle(b), case.rows(b)
+        close(found.log_z[b], oracle.log_z, rounding)
+        close(found.unary[rows], oracle.marginals(), rounding)
+        if found.pair is not None:
+            close(found.pair[rows[1:]], oracle.marginals(2), rounding)
