@@ -15,7 +15,7 @@ MINUTES ?= 5
 AUDIO_FUZZ ?= 20000
 SEED ?= 1
 BIN := .venv/bin
-PIP := $(BIN)/python -m pip install --disable-pip-version-check --progress-bar on -q -c constraints.txt $(PIP_ARGS)
+PIP := $(BIN)/python -m pip install --disable-pip-version-check --progress-bar on -c constraints.txt $(PIP_ARGS)
 STAMP := .venv/.installed
 
 .PHONY: help install run test test-slow storm fuzz e2e audit lint format bench load clean

@@ -25,7 +25,8 @@ from features.pooling import extract
 from features.segments import ROUNDING, OnBadSegment, Segment, prepare, sift
 
 if TYPE_CHECKING:
-    from model.labeler import Decoding, LabelledSegment, PhoneLabeler
+    from model.answers import LabelledSegment
+    from model.labeler import Decoding, PhoneLabeler
 
 LISTED = "json"
 """The format name of segments that came as a plain list."""

@@ -25,7 +25,8 @@ from app.settings import Settings
 from features.segments import Segment
 
 if TYPE_CHECKING:
-    from model.labeler import Decoding, LabelledSegment
+    from model.answers import LabelledSegment
+    from model.labeler import Decoding
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -20,7 +20,7 @@ from experiments import crfsuite
 from experiments.corpora import Fold, Source
 from experiments.tables import Experiment
 from model.data import Dataset
-from model.labeler import build_network
+from model.networks import build as build_network
 from model.settings import to_dict
 from model.training import Progress, train
 

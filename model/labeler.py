@@ -9,55 +9,30 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import nn
 
 from features.audio import Audio
 from features.errors import CorpusError, ModelFileError, PhonechainError, SettingsError
 from features.mfcc import FeatureSettings
-from features.pooling import FEATURE_NAMES, extract
+from features.pooling import extract
 from features.segments import Segment, Utterance
-from model import modelfile, ngrams, tuning
-from model.crf import ConditionalRandomField, FactorModel
+from model import modelfile, networks, tuning
+from model.answers import LabelledSegment, answers
 from model.data import Dataset, Featurised, Normaliser, dataset, featurise, hold_out
-from model.memm import MaximumEntropyMarkovModel
 from model.packing import Packing, sort_by_length
 from model.settings import ModelSettings, Preset, TrainingSettings, from_dict, preset, to_dict
 from model.training import History, Progress, fit_temperature, train
 
 Decoding = Literal["posterior", "viterbi"]
-CHAINS: dict[str, type[FactorModel]] = {"crf": ConditionalRandomField, "memm": MaximumEntropyMarkovModel}
 MAX_LABELS = 400
 """Labels that a model may tell apart: a second-order chain keeps a number for each triple of them."""
-
-
-@dataclass(frozen=True)
-class LabelledSegment:
-    """A segment with its answer. Times in seconds.
-
-    Attributes:
-        label: the answer.
-        posterior: its probability, given all the sound and all the boundaries.
-        n_best: the most probable labels of this segment with their posteriors, best first.
-        given: the label that the input carried; its posterior and rank (1: the most probable) are None where there was
-            none, or one that the model does not know.
-    """
-
-    start: float
-    end: float
-    label: str
-    posterior: float
-    n_best: list[tuple[str, float]]
-    given: str | None = None
-    given_posterior: float | None = None
-    given_rank: int | None = None
 
 
 class PhoneLabeler:
@@ -186,7 +161,7 @@ class PhoneLabeler:
         if base is not None:
             self.network_ = tuning.copied(base)
         else:
-            self.network_ = build_network(self.model, rows.shape[1], labels, data)
+            self.network_ = networks.build(self.model, rows.shape[1], labels, data)
             self.network_.reset(torch.Generator().manual_seed(self.training.seed))  # type: ignore[operator]
         self.history_ = train(
             self.network_, data, held, self.training,
@@ -275,7 +250,7 @@ class PhoneLabeler:
                 f"expected decode to be posterior or viterbi, got {decode!r}", pointer="decode", value=decode
             )
         posteriors, best = self.posteriors(items, viterbi=decode == "viterbi", groups=groups)
-        return [self._answers(p, b, list(s), n_best) for p, b, s in zip(posteriors, best, segments, strict=True)]
+        return [answers(self.labels_, p, b, s, n_best) for p, b, s in zip(posteriors, best, segments, strict=True)]
 
     def posteriors(
         self, items: Sequence[NDArray[np.float32]], *, viterbi: bool = False, groups: Sequence[int] | None = None
@@ -300,25 +275,6 @@ class PhoneLabeler:
         for n, p_n, best_n in zip(order, packing.split(p), packing.split(best), strict=True):
             all_p[kept[n]], all_best[kept[n]] = p_n.numpy(), best_n.numpy()
         return all_p, all_best
-
-    def _answers(
-        self, p: NDArray[np.float32], best: NDArray[np.int64], segments: list[Segment], n_best: int
-    ) -> list[LabelledSegment]:
-        index = {label: n for n, label in enumerate(self.labels_)}
-        order = np.argsort(-p, axis=1, kind="stable")
-        answers = []
-        for row, ranked, label, segment in zip(p, order, best, segments, strict=True):
-            given = None if segment.label is None else index.get(segment.label)
-            answers.append(
-                LabelledSegment(
-                    segment.start, segment.end, self.labels_[label], float(row[label]),
-                    [(self.labels_[k], float(row[k])) for k in ranked[: max(0, n_best)]],
-                    segment.label,
-                    None if given is None else float(row[given]),
-                    None if given is None else int(np.flatnonzero(ranked == given)[0]) + 1,
-                )
-            )  # fmt: skip
-        return answers
 
     def _ready(self) -> tuple[nn.Module, Normaliser]:
         if self.network_ is None or self.normaliser_ is None:
@@ -392,46 +348,11 @@ class PhoneLabeler:
             )
             labeler.preset, labeler.card = str(settings["preset"]), header.card
             labeler.labels_ = list(header.labels)
-            labeler.normaliser_ = _normaliser(tensors, labeler.model.speaker_normalised)
+            labeler.normaliser_ = networks.normaliser_of(tensors, by_speaker=labeler.model.speaker_normalised)
             labeler.temperature_ = float(header.calibration["temperature"])
-            labeler.network_ = _network(labeler, tensors)
+            labeler.network_ = networks.restored(labeler.model, labeler.labels_, tensors)
         except (SettingsError, KeyError, TypeError, ValueError, RuntimeError) as error:
             reason = f"no {error}" if isinstance(error, KeyError) else str(error)
             raise ModelFileError(f"expected a model file whose parts fit together, got: {reason}") from error
         labeler.metrics_, labeler.provenance_, labeler.version_ = header.metrics, header.provenance, header.version
         return labeler
-
-
-def build_network(settings: ModelSettings, features: int, labels: Sequence[str], data: Dataset | None) -> nn.Module:
-    """The chain that `settings` describe, with the n-gram inventory of `data`."""
-    sequences = [] if data is None else [data.labels_of(n) for n in range(len(data))]
-    return CHAINS[settings.chain](
-        settings, features, len(labels), bigrams=ngrams.seen(sequences, 2), trigrams=ngrams.seen(sequences, 3)
-    )
-
-
-def _normaliser(tensors: Mapping[str, Tensor], by_speaker: bool) -> Normaliser:
-    mean, std = tensors["normaliser.mean"], tensors["normaliser.std"]
-    if mean.shape != std.shape or mean.dim() != 1 or not bool((std > 0).all()):
-        raise ValueError(
-            f"a normaliser of shapes {tuple(mean.shape)} and {tuple(std.shape)}, or deviations not above 0"
-        )
-    return Normaliser(mean.float(), std.float(), by_speaker)
-
-
-def _network(labeler: PhoneLabeler, tensors: Mapping[str, Tensor]) -> nn.Module:
-    weights = {k.removeprefix("network."): v for k, v in tensors.items() if k.startswith("network.")}
-    y = len(labeler.labels_)
-    for name, n in (("bigrams", 2), ("trigrams", 3)):
-        table = weights[name] = weights[name].long()
-        if (
-            table.dim() != 2
-            or table.shape[1] != n
-            or (len(table) and not (0 <= int(table.min()) <= int(table.max()) < y))
-        ):
-            raise ValueError(f"{name} of shape {tuple(table.shape)}, or with labels outside 0..{y - 1}")
-    network = CHAINS[labeler.model.chain](
-        labeler.model, len(FEATURE_NAMES), y, bigrams=weights["bigrams"], trigrams=weights["trigrams"]
-    )
-    network.load_state_dict(weights)
-    return network.eval()

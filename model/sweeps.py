@@ -195,9 +195,9 @@ def _sweep_second(potentials: Potentials, want: tuple[bool, ...], weight: Tensor
 class _ForwardSecond:
     """What the forward sweep of order 2 leaves for the backward one.
 
-    States are pairs. Arrays of position t are [y_{t-1}, y_t, sequence], sequences last: the step to t+1 is then, for each
-    middle label, a product with a matrix that lies in memory as the library wants it, so nothing is ever turned round.
-    What they hold leaves out a factor that depends on one label only, so that it is multiplied in place, once a step:
+    States are pairs. Arrays of position t are [y_t, y_{t-1}, sequence], for y_t is the middle label of the next step, and a
+    step is a product for each middle label. The products leave out a factor that depends on one label only; it is multiplied
+    into what they give on the way to its place, where the labels have changed their order:
 
         a_t[j, k] = alpha_t[j, k] / p_t[k]        a_{t+1}[k, l] = p_t[k] sum_j E[j, k, l] a_t[j, k]
         v_t[j, k] = p_t[k] beta_t[j, k]           v_{t-1}[i, j] = sum_k E[i, j, k] u_t[j, k],   u_t = p_{t-1}[j] v_t
@@ -210,7 +210,7 @@ class _ForwardSecond:
             eights, and on 16 rather than fewer. What is added runs along with p = 1 and beta = 0, and comes into nothing.
         places: [N] column of each packed row where these are more, else None.
         p: for each position [k, widths[t]], scaled.
-        a: for each position [j, k, widths[t]]; the first is not used.
+        a: for each position [k, j, widths[t]]; the first is not used.
         table, first: [i, j, k] and [j, k] exp of the shared log-potentials, of a position and of the second one.
         edge, hyper: [j, k, N] exp of the local ones, and [i, j, k, N] times `table`, or None.
     """
@@ -232,7 +232,6 @@ def _forward_second(potentials: Potentials, by_products: bool) -> _ForwardSecond
     y, sizes, offsets = potentials.labels, packing.batch_sizes, packing.offsets
     widths = [max(16, -(-n // 8) * 8) for n in sizes] if by_products else list(sizes)
     steps = len(sizes)
-    here = [slice(offsets[t], offsets[t + 1]) for t in range(steps)]
     top = unary.amax(1)
     packed = torch.exp(unary - top[:, None]).T.contiguous()  # [k, N]
     places = None
@@ -259,27 +258,31 @@ def _forward_second(potentials: Potentials, by_products: bool) -> _ForwardSecond
     norm = norms.split(widths)
     store = unary.new_empty(y * y * sum(widths[1:])).split([y * y * n for n in widths[1:]])
     a = [store[0] if store else norms]
+    room = unary.new_empty(y * y * widths[min(1, steps - 1)])
     reached = torch.ones_like(p[0])  # [k, b] all that leads to a label, but for its own p
     for t, width in enumerate(widths):
         if t:
-            before, s = p[t - 1][:, :width], store[t - 1].view(y, y, width)
+            before, here = p[t - 1][:, None, :width], slice(offsets[t], offsets[t + 1])
+            kept = store[t - 1].view(y, y, width)  # [k, j, b]
+            reached_by = kept.transpose(0, 1)
             if t == 1:
-                torch.mul(before[:, None], first[:, :, None], out=s)
-            elif hyper is None:
-                torch.bmm(onward, a[-1].transpose(0, 1)[:, :, :width], out=s)
-                s.mul_(before[:, None])
+                torch.mul(before, first[:, :, None], out=reached_by)
             else:
-                torch.sum(a[-1][:, :, None, :width] * hyper[..., here[t]], 0, out=s)
-                s.mul_(before[:, None])
+                s = room[: y * y * width].view(y, y, width)
+                if hyper is None:
+                    torch.bmm(onward, a[-1][:, :, :width], out=s)
+                else:
+                    torch.sum(a[-1].transpose(0, 1)[:, :, None, :width] * hyper[..., here], 0, out=s)
+                torch.mul(s, before, out=reached_by)
             if edge is not None:
-                s[:, :, : sizes[t]].mul_(edge[:, :, here[t]])
-            a.append(s)
-            reached = s.sum(0)
+                reached_by[:, :, : sizes[t]].mul_(edge[:, :, here])
+            a.append(kept)
+            reached = kept.sum(1)
         torch.sum(reached.mul_(p[t]), 0, out=norm[t])
         p[t].div_(norm[t])
     rows = (norms if places is None else norms[places]).log() + top
     if steps > 1:
-        rows[here[1]] += bigram.max()
+        rows[offsets[1] : offsets[2]] += bigram.max()
         rows[offsets[2] :] += shift
         if edge_top is not None:
             rows[offsets[1] :] += edge_top[offsets[1] :]
@@ -302,47 +305,47 @@ def _backward_second(forward: _ForwardSecond, want: tuple[bool, ...], weight: Te
     triple = table.new_zeros(y, y, y, packing.rows) if want[4] else None
     expected = torch.zeros_like(inward) if want[1] or want[3] else None  # [j, i, k], without the factor E
     expected_first = torch.zeros_like(forward.first)
-    free, taken, scratch = (table.new_empty(y * y * widths[min(1, steps - 1)]) for _ in range(3))
-    v = table.new_empty(y, y, 0)
+    v_room, u_room, room = (table.new_empty(y * y * widths[min(1, steps - 1)]) for _ in range(3))
+    v = table.new_empty(y, y, 0)  # [k, j, b]
     for t in range(steps - 1, 0, -1):
         here, size, width = slice(offsets[t], offsets[t + 1]), sizes[t], widths[t]
         going_on = sizes[t + 1] if t + 1 < steps else 0
+        shape = (y, y, width)
+        scratch = room[: y * y * width].view(shape)
         if width > v.shape[2]:
-            wider = free[: y * y * width].view(y, y, width).transpose(0, 1)
-            wider[:, :, :going_on] = v[:, :, :going_on]
-            wider[:, :, size:] = 0.0
-            v, free, taken = wider, taken, free
+            scratch[:, :, :going_on] = v[:, :, :going_on]
+            scratch[:, :, size:] = 0.0
+            v, v_room, room, scratch = scratch, room, v_room, v_room[: y * y * width].view(shape)
         if going_on < size:
-            v[:, :, going_on:size] = p[t][:, going_on:size] * ends[going_on:size]
-        joint = torch.mul(a[t], v, out=scratch[: y * y * width].view(y, y, width))
-        torch.sum(joint, 0, out=unary[t])
+            v[:, :, going_on:size] = (p[t][:, going_on:size] * ends[going_on:size])[:, None]
+        joint = torch.mul(a[t], v, out=scratch)
+        torch.sum(joint, 1, out=unary[t])
         if pair is not None:
-            pair[:, :, here] = joint[:, :, :size]
+            pair[:, :, here] = joint[:, :, :size].transpose(0, 1)
         if t == 1:
-            expected_first = joint.sum(2)
-            torch.sum(joint, 1, out=unary[0][:, :width])
+            expected_first = joint.sum(2).T
+            torch.sum(joint, 0, out=unary[0][:, :width])
             break
-        u = v.mul_(p[t - 1][:, None, :width])
+        u = torch.mul(v.transpose(0, 1), p[t - 1][:, None, :width], out=u_room[: y * y * width].view(shape))
         if edge is not None:
             u[:, :, :size].mul_(edge[:, :, here])
-        left = a[t - 1][:, :, :width]  # [i, j, b]
-        back = free[: y * y * width].view(y, y, width)  # [j, i, b]
+        left = a[t - 1][:, :, :width]  # [j, i, b]
+        v = v_room[: y * y * width].view(shape)  # of t - 1, [j, i, b]
         if hyper is None:
             if expected is not None:
-                expected.baddbmm_(left.transpose(0, 1), u.transpose(1, 2))
+                expected.baddbmm_(left, u.transpose(1, 2))
             if triple is not None:
-                triple[..., here] = left[:, :, None] * table[..., None] * u
-            torch.bmm(inward, u, out=back)
+                triple[..., here] = left.transpose(0, 1)[:, :, None] * table[..., None] * u
+            torch.bmm(inward, u, out=v)
         else:
             moved = hyper[..., here] * u
-            torch.sum(moved, 2, out=back.transpose(0, 1))
+            torch.sum(moved, 2, out=v.transpose(0, 1))
             if expected is not None or triple is not None:
-                moved.mul_(left[:, :, None])
+                moved.mul_(left.transpose(0, 1)[:, :, None])
                 if expected is not None:
                     expected += (moved.sum(3) / table).permute(1, 0, 2)
                 if triple is not None:
                     triple[..., here] = moved
-        v, free, taken = back.transpose(0, 1), taken, free
     alone = slice(sizes[1] if steps > 1 else 0, sizes[0])  # sequences of one position
     unary[0][:, alone] = p[0][:, alone] * ends[alone]
     grad_bigram = grad_trigram = None

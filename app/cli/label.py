@@ -17,7 +17,8 @@ from features.errors import SettingsError
 
 if TYPE_CHECKING:
     from app.labelling import Prepared
-    from model.labeler import LabelledSegment, PhoneLabeler
+    from model.answers import LabelledSegment
+    from model.labeler import PhoneLabeler
 
 
 def label(

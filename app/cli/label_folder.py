@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from app.labelling import Prepared, Skipped
     from features.annotation import Annotation
     from features.corpora.folder import Pair
-    from model.labeler import LabelledSegment, PhoneLabeler
+    from model.answers import LabelledSegment
+    from model.labeler import PhoneLabeler
 
 BATCH = 16
 """Recordings labelled at once."""

@@ -30,7 +30,8 @@ from features.errors import PhonechainError
 
 if TYPE_CHECKING:
     from app.labelling import Prepared
-    from model.labeler import LabelledSegment, PhoneLabeler
+    from model.answers import LabelledSegment
+    from model.labeler import PhoneLabeler
 
 BATCH = 16
 """Utterances labelled at once: few enough that a cancel is heard soon."""

@@ -144,7 +144,7 @@ def test_history_dropout_hides_labels_in_training_only() -> None:
     network, packing = model(history=1, history_dropout=0.9), Packing((6,))
     x, y = torch.zeros(6, 2, dtype=torch.float64), torch.tensor([0, 1, 2, 0, 1, 2])
     network.noise = torch.Generator().manual_seed(1)
-    hidden = float(network.train().loss(x, y, packing))
+    hidden = float(network.train().loss(x, y, packing).detach())
     assert hidden != float(network.eval().loss(x, y, packing))
     assert float(network.loss(x, y, packing)) == float(network.loss(x, y, packing))
 

@@ -18,7 +18,7 @@ import torch
 from features.errors import TrainingError
 from model import training
 from model.data import Dataset
-from model.labeler import build_network
+from model.networks import build as build_network
 from model.settings import FactorSettings, ModelSettings, TrainingSettings
 from model.training import CHECKPOINT, Progress, dev_error, fit_temperature, train
 
