@@ -2,6 +2,7 @@
 #   docker build -t phonechain .
 #   docker build -t phonechain --build-context wheels=DIR .          torch from a wheel in a folder of this machine
 #   docker build -t phonechain:cuda --build-arg TORCH=cuda .         torch with CUDA, for `docker run --gpus`
+#   docker build -t phonechain --build-arg EXTRAS=s3,otel .          with extras of pyproject.toml
 
 ARG PYTHON=3.11
 
@@ -10,9 +11,12 @@ FROM scratch AS wheels
 
 # What the packages below depend on, so that no other change of these files has them fetched again.
 FROM python:${PYTHON}-slim-bookworm AS wanted
+ARG EXTRAS=
 COPY pyproject.toml constraints.txt /
 RUN sed -n 's/^torch==//p' /constraints.txt >/torch && \
-    python -c 'import tomllib; print(*tomllib.load(open("/pyproject.toml", "rb"))["project"]["dependencies"], sep="\n")' >/packages
+    python -c 'import os, tomllib; p = tomllib.load(open("/pyproject.toml", "rb"))["project"]; \
+        extras = os.environ["EXTRAS"].replace(",", " ").split(); \
+        print(*p["dependencies"], *(d for e in extras for d in p["optional-dependencies"][e]), sep="\n")' >/packages
 
 FROM python:${PYTHON}-slim-bookworm AS packages
 # cpu: the CPU build of PyTorch's index. cuda: the ordinary build of the package index. Anything else: that build (cu130, ...).

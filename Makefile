@@ -41,6 +41,7 @@ test: $(STAMP)  ## every quick test
 	@PYTHONHASHSEED=0 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" -n $(JOBS) --dist worksteal
 
 test-slow: $(STAMP)  ## the tests marked slow
+	@$(PIP) -q -e '.[dev,s3,s3-test]'
 	@$(BIN)/python -m pytest -m slow
 
 storm: $(STAMP)  ## kill KILLS (200) processes of running jobs; nothing may be lost
