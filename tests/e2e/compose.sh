@@ -143,7 +143,7 @@ step "three workers are there" eval '[ "$(compose ps -q worker | wc -l)" = 3 ]'
 step "label again, by three" ends label large tiny label3
 step "the same rows" eval '[ "$(drive rows "$(cat "$WORK/label.id")")" = "$(drive rows "$(cat "$WORK/label3.id")")" ]'
 
-train large longer 4 longer
+train large longer 60 longer
 label large tiny label-killed
 step "a training and a labelling job are running" eval 'drive running "$(cat "$WORK/longer.id")" 60; drive running "$(cat "$WORK/label-killed.id")" 60'
 step "kill the scheduler" compose kill -s KILL scheduler
