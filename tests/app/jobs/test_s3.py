@@ -15,16 +15,15 @@ import pytest
 from app.store import Store
 from tests.app.jobs.conftest import ended, started
 
-pytest.importorskip("s3fs", reason="needs pip install -e '.[s3,s3-test]'")
-servers = pytest.importorskip("moto.server", reason="needs pip install -e '.[s3,s3-test]'")
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
 def bucket() -> Iterator[str]:
     """The URL of an empty bucket, which this process and those that it starts can open."""
-    import s3fs
-
+    s3fs, servers = (
+        pytest.importorskip(name, reason="needs pip install -e '.[s3,s3-test]'") for name in ("s3fs", "moto.server")
+    )
     server = servers.ThreadedMotoServer("127.0.0.1", 0, verbose=False)
     server.start()
     with pytest.MonkeyPatch.context() as patch:
