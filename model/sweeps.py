@@ -368,10 +368,8 @@ def _sweep_second_padded(
     """The same with labels of probability zero added up to a multiple of four: the products are a third faster for it."""
     y, extra = potentials.labels, (0, -potentials.labels % 4)
 
-    def pad(x: Tensor, by: tuple[int, ...]) -> Tensor:
-        return nn.functional.pad(
-            x, by, value=float("-inf")
-        )  # below whatever else there is, so that no maximum is its own
+    def pad(x: Tensor, by: tuple[int, ...]) -> Tensor:  # lower than anything else, so that it raises no maximum
+        return nn.functional.pad(x, by, value=float("-inf"))
 
     bigram, trigram, edge = potentials.bigram, potentials.trigram, potentials.edge
     padded = Potentials(
