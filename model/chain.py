@@ -17,7 +17,7 @@ from torch import Tensor
 from model.packing import Packing
 from model.potentials import Potentials, sum_rows
 from model.search import k_best, sample, viterbi
-from model.sweeps import log_z_and_gradients
+from model.sweeps import Gradients, log_z_and_gradients
 
 __all__ = [
     "Marginals",
@@ -52,36 +52,40 @@ class Marginals:
 
 def log_partition(potentials: Potentials) -> Tensor:
     """[B] log Z (Eq. Zcrf), differentiable in every potential."""
-    return _LogPartition.apply(potentials.packing, *potentials.tensors())
+    return _Surprise.apply(potentials.packing, None, *potentials.tensors())
 
 
 def log_score(potentials: Potentials, labels: Tensor) -> Tensor:
     """[B] log-potential of the label sequences `labels` [N], differentiable."""
-    packing = potentials.packing
     rows = potentials.unary.gather(1, labels[:, None])[:, 0]
-    first, second = packing.offsets[1], packing.offsets[min(2, len(packing.batch_sizes))]
-    if rows.shape[0] > first and (potentials.bigram is not None or potentials.edge is not None):
-        k, j = labels[first:], labels.index_select(0, packing.neighbour(-1)[first:])
-        pair = torch.zeros_like(rows[first:])
-        if potentials.bigram is not None:
-            pair = pair + potentials.bigram[j, k]
-        if potentials.edge is not None:
-            pair = pair + potentials.edge[first:].flatten(1).gather(1, (j * potentials.labels + k)[:, None])[:, 0]
-        rows = torch.cat([rows[:first], rows[first:] + pair])
-    if rows.shape[0] > second and potentials.order == 2:
-        i, j, k = labels[packing.neighbour(-2)[second:]], labels[packing.neighbour(-1)[second:]], labels[second:]
-        triple = torch.zeros_like(rows[second:])
-        if potentials.trigram is not None:
-            triple = triple + potentials.trigram[i, j, k]
-        if potentials.hyperedge is not None:
-            triple = triple + potentials.hyperedge[torch.arange(second, rows.shape[0], device=rows.device), i, j, k]
-        rows = torch.cat([rows[:second], rows[second:] + triple])
-    return sum_rows(rows, packing)
+    for n, code in _codes(potentials, labels).items():
+        here = slice(potentials.packing.rows - len(code), None)
+        shared, local = potentials.ngrams(n)
+        if shared is not None:
+            rows = torch.cat([rows[: here.start], rows[here] + shared.flatten().index_select(0, code)])
+        if local is not None:
+            rows = torch.cat([rows[: here.start], rows[here] + local[here].flatten(1).gather(1, code[:, None])[:, 0]])
+    return sum_rows(rows, potentials.packing)
+
+
+def _codes(potentials: Potentials, labels: Tensor) -> dict[int, Tensor]:
+    """For bigrams and trigrams that have potentials: which entry of a flat table each of the last rows has, by n."""
+    packing = potentials.packing
+    codes, code = {}, labels
+    for n in (2, 3):
+        if n - 1 >= len(packing.batch_sizes):
+            break
+        first = packing.offsets[n - 1]
+        earlier = labels.index_select(0, packing.neighbour(1 - n)[first:])
+        code = earlier * potentials.labels ** (n - 1) + code[first - packing.rows :]
+        if any(table is not None for table in potentials.ngrams(n)):
+            codes[n] = code
+    return codes
 
 
 def log_likelihood(potentials: Potentials, labels: Tensor) -> Tensor:
     """[B] log p(y | x) of the label sequences `labels` [N] (Eq. pcrf), differentiable."""
-    return log_score(potentials, labels) - log_partition(potentials)
+    return -_Surprise.apply(potentials.packing, labels, *potentials.tensors())
 
 
 def marginals(potentials: Potentials, *, pairs: bool = False, triples: bool = False) -> Marginals:
@@ -115,22 +119,26 @@ def entropy(potentials: Potentials) -> Tensor:
         return post.log_z - sum_rows(expected, p.packing)
 
 
-class _LogPartition(torch.autograd.Function):
-    """log Z whose backward pass is a multiplication: the marginals are computed with it."""
+class _Surprise(torch.autograd.Function):
+    """-log p(y | x) of the labels given, or log Z without any; the backward pass is a multiplication.
+
+    The gradient of log Z is what the chain expects, which the same sweeps compute; that of -log p(y | x) is this less what
+    the labels have.
+    """
 
     @staticmethod
-    def forward(ctx: Any, packing: Packing, *tensors: Tensor | None) -> Tensor:
+    def forward(ctx: Any, packing: Packing, labels: Tensor | None, *tensors: Tensor | None) -> Tensor:
         potentials = Potentials(packing, *tensors)  # type: ignore[arg-type]
-        want = tuple(ctx.needs_input_grad[1:])
+        want = tuple(ctx.needs_input_grad[2:])
         with torch.no_grad():
-            log_z, grads = log_z_and_gradients(potentials, want)
-        grads = tuple(g if wanted else None for g, wanted in zip(grads, want, strict=True))  # type: ignore[assignment]
+            value, grads = _value_and_gradients(potentials, labels, want)
         ctx.packing = packing
         ctx.wanted = want
         ctx.per_sequence = any(g is not None and n in (1, 3) for n, g in enumerate(grads))
         ctx.potentials = potentials if ctx.per_sequence else None
+        ctx.labels = labels
         ctx.save_for_backward(*(g for g in grads if g is not None))
-        return log_z
+        return value
 
     @staticmethod
     @torch.autograd.function.once_differentiable
@@ -139,11 +147,34 @@ class _LogPartition(torch.autograd.Function):
         saved = iter(ctx.saved_tensors)
         grads = [next(saved) if wanted else None for wanted in ctx.wanted]
         if bool((weight == weight[0]).all()):  # the usual case: a sum or mean over the batch
-            return (None, *(None if g is None else g * weight[0] for g in grads))
+            return (None, None, *(None if g is None else g * weight[0] for g in grads))
         # shared tables hold sums over sequences, so unequal weights need the sweeps once more, weighted
         if ctx.per_sequence:
             with torch.no_grad():
-                _, weighted = log_z_and_gradients(ctx.potentials, ctx.wanted, weight)
-            return (None, *weighted)
+                _, weighted = _value_and_gradients(ctx.potentials, ctx.labels, ctx.wanted, weight)
+            return (None, None, *weighted)
         rows = weight[ctx.packing.sequence]
-        return (None, *(None if g is None else g * rows.view(-1, *[1] * (g.dim() - 1)) for g in grads))
+        return (None, None, *(None if g is None else g * rows.view(-1, *[1] * (g.dim() - 1)) for g in grads))
+
+
+def _value_and_gradients(
+    potentials: Potentials, labels: Tensor | None, want: tuple[bool, ...], weight: Tensor | None = None
+) -> tuple[Tensor, Gradients]:
+    """log Z [B], or -log p(y | x) of the labels [N], and its gradients where wanted, weighted by sequence if asked."""
+    log_z, grads = log_z_and_gradients(potentials, want, weight)
+    grads = tuple(g if wanted else None for g, wanted in zip(grads, want, strict=True))  # type: ignore[assignment]
+    if labels is None:
+        return log_z, grads
+    rows = torch.arange(potentials.packing.rows, device=labels.device)
+    minus = -(torch.ones_like(potentials.unary[:, 0]) if weight is None else weight[potentials.packing.sequence])
+    if grads[0] is not None:
+        grads[0].index_put_((rows, labels), minus, accumulate=True)
+    for n, code in _codes(potentials, labels).items():
+        here = slice(len(rows) - len(code), None)
+        shared, local = grads[2 * n - 3], grads[2 * n - 2]
+        if shared is not None:
+            shared += torch.bincount(code, minus[here], minlength=shared.numel()).view(shared.shape)
+        if local is not None:
+            at = [code // potentials.labels**back % potentials.labels for back in range(n - 1, -1, -1)]
+            local.index_put_((rows[here], *at), minus[here], accumulate=True)
+    return log_z - log_score(potentials, labels), grads

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import accumulate
 
 import numpy as np
 import torch
@@ -31,20 +32,24 @@ class Packing:
     device: torch.device = field(default=torch.device("cpu"))
 
     def __post_init__(self) -> None:
-        lengths = np.asarray(self.lengths)
-        if len(lengths) == 0 or lengths.min() < 1 or (np.diff(lengths) > 0).any():
+        lengths = self._lengths
+        if len(lengths) == 0 or lengths.min() < 1 or (lengths[1:] > lengths[:-1]).any():
             raise ValueError(f"expected lengths >= 1, longest first, got {list(self.lengths)[:8]}")
+
+    @cached_property
+    def _lengths(self) -> NDArray[np.int64]:
+        return np.asarray(self.lengths, dtype=np.int64)
 
     @cached_property
     def batch_sizes(self) -> tuple[int, ...]:
         """[T] sequences that have a position t."""
-        lengths = np.asarray(self.lengths)
-        return tuple(int(n) for n in (lengths[None, :] > np.arange(lengths[0])[:, None]).sum(1))
+        ended = np.bincount(self._lengths).cumsum()  # [T + 1] sequences of t positions or fewer
+        return tuple((ended[-1] - ended[:-1]).tolist())
 
     @cached_property
     def offsets(self) -> tuple[int, ...]:
         """[T + 1] first row of each position; the last entry is N."""
-        return tuple(int(n) for n in np.concatenate([[0], np.cumsum(self.batch_sizes)]))
+        return tuple(accumulate(self.batch_sizes, initial=0))
 
     @property
     def rows(self) -> int:
@@ -52,10 +57,9 @@ class Packing:
         return self.offsets[-1]
 
     @cached_property
-    def _time_sequence(self) -> tuple[np.ndarray, np.ndarray]:
-        present = np.asarray(self.lengths)[None, :] > np.arange(self.lengths[0])[:, None]  # [T, B]
-        time, sequence = np.nonzero(present)
-        return time, sequence
+    def _time_sequence(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        time = np.repeat(np.arange(len(self.batch_sizes)), self.batch_sizes)
+        return time, np.arange(self.rows) - np.asarray(self.offsets)[time]
 
     @cached_property
     def sequence(self) -> Tensor:
@@ -67,15 +71,25 @@ class Packing:
         """[N] which position of its sequence a row is."""
         return torch.from_numpy(self._time_sequence[0]).to(self.device)
 
+    @cached_property
+    def last(self) -> Tensor:
+        """[B] the last row of each sequence."""
+        rows = np.asarray(self.offsets)[self._lengths - 1] + np.arange(len(self._lengths))
+        return torch.from_numpy(rows).to(self.device)
+
     def neighbour(self, step: int) -> Tensor:
         """[N] row of the segment `step` positions later in the same sequence (earlier if negative), or -1 past an edge."""
-        if step in self._neighbours:
-            return self._neighbours[step]
-        time, sequence = self._time_sequence
-        to = time + step
-        inside = (to >= 0) & (to < np.asarray(self.lengths)[sequence])
-        rows = np.asarray(self.offsets)[np.clip(to, 0, self.lengths[0] - 1)] + sequence
-        self._neighbours[step] = torch.from_numpy(np.where(inside, rows, -1)).to(self.device)
+        if step not in self._neighbours:
+            far = min(abs(step), len(self.batch_sizes))
+            later = np.arange(self.offsets[far], self.rows)  # all that have a row so much earlier
+            time, sequence = (x[self.offsets[far] :] for x in self._time_sequence)
+            earlier = np.asarray(self.offsets)[time - far] + sequence
+            rows = np.full(self.rows, -1)
+            if step < 0:
+                rows[later] = earlier
+            else:
+                rows[earlier] = later
+            self._neighbours[step] = torch.from_numpy(rows).to(self.device)
         return self._neighbours[step]
 
     @cached_property
@@ -86,8 +100,8 @@ class Packing:
     def reversal(self) -> Tensor:
         """[N] for each packed row, the row that takes its place when every sequence is turned round; its own inverse."""
         time, sequence = self._time_sequence
-        mirrored = np.asarray(self.lengths)[sequence] - 1 - time
-        return torch.from_numpy(np.asarray(self.offsets)[mirrored] + sequence).to(self.device)
+        rows = np.asarray(self.offsets)[self._lengths[sequence] - 1 - time] + sequence
+        return torch.from_numpy(rows).to(self.device)
 
     @cached_property
     def from_concatenated(self) -> Tensor:

@@ -47,6 +47,10 @@ class Potentials:
     def tensors(self) -> tuple[Tensor | None, ...]:
         return (self.unary, self.bigram, self.edge, self.trigram, self.hyperedge)
 
+    def ngrams(self, n: int) -> tuple[Tensor | None, Tensor | None]:
+        """The shared table of n-grams and the one that depends on the input, n = 2 or 3."""
+        return (self.bigram, self.edge) if n == 2 else (self.trigram, self.hyperedge)
+
     def detach(self) -> Potentials:
         return Potentials(self.packing, *(x if x is None else x.detach() for x in self.tensors()))  # type: ignore[arg-type]
 

@@ -3,13 +3,13 @@
     N  packed rows (see packing.py)      B  sequences      Y  labels      T  longest sequence
     i, j, k  labels of positions t-2, t-1, t
 
-The sweeps run on probabilities scaled position by position, so a step is one matrix product and holds no logarithm:
+The sweeps run on scaled probabilities, so a step is one matrix product and holds no logarithm:
 
     order 1   alpha_t[b, k]    =  p_t[b, k]  sum_j alpha_{t-1}[b, j]     E[j, k]
     order 2   alpha_t[b, j, k] =  p_t[b, k]  sum_i alpha_{t-1}[b, i, j]  E[i, j, k]     (one product a middle label j)
 
-with p = exp(unary - its maximum), E = exp(n-gram log-potentials - their maximum). The gradient of log Z is the marginals:
-one forward and one backward sweep give both.
+with p = exp(unary) and E = exp(n-gram log-potentials), both scaled. The gradient of log Z is the marginals: one forward and
+one backward sweep give both. Order 2 scales every position, order 1 as often as it needs (`_steps_without_scaling`).
 
 Why scaling is safe. A label is lost at a position only if its p underflows: if it lies e^-87 (float32) or e^-708 (float64)
 below the best one there. Its n-grams can lift it again by the range of E, once for each n-gram that it takes part in: twice
@@ -51,7 +51,7 @@ def log_z_and_gradients(
         return log_z.to(dtype), tuple(None if g is None else g.to(dtype) for g in grads)  # type: ignore[return-value]
     if not spread <= _SAFE_RANGE[order, torch.float64]:
         return _by_logs(potentials, want, weight)
-    return (_sweep_first if order == 1 else _sweep_second)(potentials, want, weight)
+    return _sweep_first(potentials, want, weight, spread) if order == 1 else _sweep_second(potentials, want, weight)
 
 
 def _ngram_range(potentials: Potentials) -> float:
@@ -68,101 +68,131 @@ def _ngram_range(potentials: Potentials) -> float:
     return spread
 
 
-def _sweep_first(potentials: Potentials, want: tuple[bool, ...], weight: Tensor | None) -> tuple[Tensor, Gradients]:
-    # Both directions have one form, m_t = p_t * (m_{t-1} E), with E transposed for the way back. They run side by side as
-    # rows of 2Y, the second half over the sequences turned round: one product with a block matrix is a step of both. Each
-    # half is scaled on its own, and the products of halves row by row afterwards.
-    packing, unary = potentials.packing, potentials.unary
-    y, sizes = potentials.labels, list(packing.batch_sizes)
-    later = slice(packing.offsets[1], packing.offsets[-1])
-    table = shared_or_zero(potentials.bigram, unary, 2)
-    shift = table.max()
-    shared = torch.exp(table - shift)  # [j, k]
+def _sweep_first(
+    potentials: Potentials, want: tuple[bool, ...], weight: Tensor | None, spread: float
+) -> tuple[Tensor, Gradients]:
+    # Both directions have one form, m_t = p_t * (m_{t-1} E), with E transposed for the way back. They run side by side, the
+    # second over the sequences turned round: a pair of products is a step of both. Each is scaled on its own, and what is
+    # made of the two row by row afterwards.
+    packing, y = potentials.packing, potentials.labels
+    sizes, offsets = packing.batch_sizes, packing.offsets
+    later = slice(offsets[1], offsets[-1])
+    rest = _steps_without_scaling(spread, potentials.unary.dtype)
+    shared, shift, local = _tables(potentials, spread)
+    width = shared.shape[0]
+    p, scale = _normalised(potentials.unary, width)
     if not any(want):
-        return _forward_first(potentials, shared, shift), (None,) * 5
+        return _forward_first(packing, p, scale, shared, shift, local, rest), (None,) * 5
     back = packing.reversal
-    top = unary.amax(1)
-    p = torch.exp(unary - top[:, None])
-    local = None if potentials.edge is None else _local_table(potentials.edge, shared)
-    both_p = torch.cat([p, p.index_select(0, back)], 1)
-    arrived = torch.ones_like(both_p)  # m_{t-1} E, before p_t comes in
-    message = torch.empty_like(both_p)
-    norm = p.new_empty(packing.rows, 2, 1)
-    ways = torch.block_diag(shared, shared.T)
-    before = both_p
-    pieces = (x.split(sizes) for x in (both_p, arrived, message, message.view(-1, 2, y), norm))
-    for t, (p_t, s_t, m_t, halves, c_t) in enumerate(zip(*pieces, strict=True)):
+    message = torch.stack([p, p.index_select(0, back)])  # [2, N, Y], p_t as yet
+    norm = p.new_ones(2, packing.rows, 1) if rest <= len(sizes) else None
+    ways = torch.stack([shared, shared.T])
+    room = p.new_empty(2 * sizes[0] * width)
+    before = arriving = room[:0].view(2, 0, width)
+    for t, (size, m_t) in enumerate(zip(sizes, message.split(sizes, 1), strict=True)):
         if t:
-            if sizes[t] < len(before):
-                before = before[: sizes[t]]
+            if size != arriving.shape[1]:
+                arriving = room[: 2 * size * width].view(2, size, width)
+                before = before[:, :size]
             if local is None:
-                torch.mm(before, ways, out=s_t)
+                torch.bmm(before, ways, out=arriving)
             else:
-                _step_local(before, local[0], packing, t, s_t)
-        torch.mul(s_t, p_t, out=m_t)
-        torch.sum(halves, 2, keepdim=True, out=c_t)
-        halves.div_(c_t)
+                _step_local(before, local[0], packing, t, arriving)
+            m_t.mul_(arriving)
+        if norm is not None and t % rest == rest - 1:
+            c_t = norm[:, offsets[t] : offsets[t + 1]]
+            torch.sum(m_t, 2, keepdim=True, out=c_t)
+            m_t.div_(c_t)
         before = m_t
-    rows = norm[:, 0, 0].log() + top
-    rows[later] += shift
-    if local is not None:
-        rows[later] += local[1][later]
-    log_z = sum_rows(rows, packing)
+    alpha, v = message[0], message[1].index_select(0, back)
+    if norm is not None:
+        scale.add_(norm[0, :, 0].log())
+    log_z = _sum_logs(packing, scale, alpha.index_select(0, packing.last), shift, local)
 
-    turned = back[later]
-    beta = arrived[:, y:].index_select(0, back)
-    posterior = message[:, :y] * beta
-    total = posterior.sum(1, keepdim=True)
-    posterior.div_(total)
-    # p(y_{t-1}=j, y_t=k) is alpha_{t-1}[j] E[j,k] v[k] over its sum, which is that of alpha_{t-1} beta_{t-1}
-    previous = packing.neighbour(-1)[later]
-    alpha = message[:, :y].index_select(0, previous)
-    v = message[:, y:].index_select(0, turned)
-    pair = bigram = None
-    if local is not None and (want[1] or want[2]):
-        pair = p.new_zeros(y, y, packing.rows)  # [j, k, N], the factors' own order
-        torch.mul(local[0][:, :, later], alpha.T[:, None, :] * v.T[None, :, :], out=pair[:, :, later])
-        pair[:, :, later] /= pair[:, :, later].sum((0, 1))
-        pair = pair.permute(2, 0, 1)
-    elif want[1] or want[2]:
-        alpha.div_(total.index_select(0, previous))
-        if want[2]:
-            pair = p.new_zeros(packing.rows, y, y)
-            torch.mul(shared, alpha[:, :, None] * v[:, None, :], out=pair[later])
+    # p(y_t=k) is alpha_t[k] beta_t[k] over its sum. That is s_t[k] v_t[k], with s_t = alpha_{t-1} E and v_t = p_t beta_t, and
+    # p(y_{t-1}=j, y_t=k) is alpha_{t-1}[j] E[j,k] v_t[k] over the same sum. Where p_t is zero, so is v_t.
+    posterior = alpha / p.clamp_min_(torch.finfo(p.dtype).tiny)  # s_t
+    if norm is not None:
+        posterior.mul_(norm[0])
+    v.div_((posterior * v).sum(1, keepdim=True))
+    posterior.mul_(v)
     if weight is not None:
-        per_row = weight[packing.sequence]
-        posterior.mul_(per_row[:, None])
-        v.mul_(per_row[later, None])
-        pair = pair if pair is None else pair * per_row[:, None, None]
-    if want[1]:
-        bigram = (alpha.T @ v).mul_(shared) if local is None else pair[later].sum(0)  # type: ignore[index]
-    return log_z, (posterior, bigram, pair if want[2] else None, None, None)
+        per_row = weight[packing.sequence][:, None]
+        posterior.mul_(per_row)
+        v.mul_(per_row)
+    pair = bigram = None
+    if want[1] or want[2]:
+        v = v[later]
+        alpha = alpha.index_select(0, packing.neighbour(-1)[later])
+        if local is not None or want[2]:
+            pair = p.new_zeros(y, y, packing.rows)  # [j, k, N], the factors' own order
+            table = shared[:y, :y, None] if local is None else local[0][:, :, later]
+            torch.mul(table, alpha.T[:y, None, :] * v.T[None, :y, :], out=pair[:, :, later])
+            pair = pair.permute(2, 0, 1)
+        if want[1]:
+            bigram = (alpha.T @ v).mul_(shared)[:y, :y] if local is None else pair[later].sum(0)  # type: ignore[index]
+    return log_z, (posterior[:, :y], bigram, pair if want[2] else None, None, None)
 
 
-def _forward_first(potentials: Potentials, shared: Tensor, shift: Tensor) -> Tensor:
-    """[B] log Z alone."""
-    packing, unary = potentials.packing, potentials.unary
-    top = unary.amax(1)
-    message = torch.exp(unary - top[:, None])
-    local = None if potentials.edge is None else _local_table(potentials.edge, shared)
-    norm = torch.empty_like(top)
-    before: Tensor | None = None
-    for t, size in enumerate(packing.batch_sizes):
-        here = slice(packing.offsets[t], packing.offsets[t + 1])
-        m = message[here]
-        if before is not None:
-            arriving = (
-                before[:size] @ shared if local is None else (before[:size].T[:, None] * local[0][:, :, here]).sum(0).T
-            )
-            m.mul_(arriving)
-        torch.sum(m, 1, out=norm[here])
-        m.div_(norm[here, None])
+def _forward_first(
+    packing: Packing, message: Tensor, scale: Tensor, shared: Tensor, shift: Tensor, local: _Local | None, rest: int
+) -> Tensor:
+    """[B] log Z alone; `message` is p, and is written over."""
+    before = message
+    for t, (m, row_scale) in enumerate(zip(message.split(packing.batch_sizes), scale.split(packing.batch_sizes), strict=True)):
+        if t:
+            before = before[: len(m)]
+            here = slice(packing.offsets[t], packing.offsets[t + 1])
+            m.mul_(before @ shared if local is None else (before.T[:, None] * local[0][:, :, here]).sum(0).T)
+        if t % rest == rest - 1:
+            c = m.sum(1, keepdim=True)
+            m.div_(c)
+            row_scale.add_(c[:, 0].log_())
         before = m
-    rows = norm.log() + top
-    rows[packing.offsets[1] :] += shift
-    if local is not None:
-        rows[packing.offsets[1] :] += local[1][packing.offsets[1] :]
-    return sum_rows(rows, packing)
+    return _sum_logs(packing, scale, message.index_select(0, packing.last), shift, local)
+
+
+_Local = tuple[Tensor, Tensor]
+"""exp of the bigram log-potentials of each position [j, k, N], less their maxima [N]."""
+
+
+def _tables(potentials: Potentials, spread: float) -> tuple[Tensor, Tensor, _Local | None]:
+    """exp of the bigram log-potentials, scaled to lie within e^(+-spread/2): shared [j, k], log of their scale, local.
+
+    Without local ones the labels are padded to a multiple of four by zeros: a product takes two thirds of the time for it.
+    """
+    table = shared_or_zero(potentials.bigram, potentials.unary, 2)
+    shift = table.max() - spread / 2
+    shared = torch.exp(table - shift)
+    if potentials.edge is not None:
+        return shared, shift, _local_table(potentials.edge, shared)
+    return nn.functional.pad(shared, (0, -len(table) % 4) * 2), shift, None
+
+
+def _normalised(unary: Tensor, labels: int) -> tuple[Tensor, Tensor]:
+    """exp(unary) [N, Y] as rows that sum to one, padded by zeros to so many labels; [N] log of their sums."""
+    low, high = unary.aminmax()
+    within = float(high - low) <= _SAFE_RANGE[1, unary.dtype]  # as a rule: then no row needs a maximum of its own
+    top = high if within else unary.amax(1, keepdim=True)
+    p = nn.functional.pad(unary - top, (0, labels - unary.shape[1]), value=float("-inf")).exp_()
+    total = p.sum(1, keepdim=True)
+    return p.div_(total), (total.log_() + top)[:, 0]
+
+
+def _steps_without_scaling(spread: float, dtype: torch.dtype) -> int:
+    """Steps of a chain of order 1 from one scaling to the next, at least two.
+
+    Each moves the sum of a message, and what arrives, by spread / 2 at most, for p sums to one. The product of what arrives
+    from both sides has twice that, and keeps what the safe range keeps as long as all steps move it by twice that range.
+    """
+    return int(2 * _SAFE_RANGE[1, dtype] / max(spread, 1e-3))
+
+
+def _sum_logs(packing: Packing, scale: Tensor, ends: Tensor, shift: Tensor, local: _Local | None) -> Tensor:
+    """[B] log Z: all that rows were divided by, as logs [N], and the log of what is left in the last ones [B, Y]."""
+    later = slice(packing.offsets[1], packing.offsets[-1])
+    scale[later] += shift if local is None else shift + local[1][later]
+    return sum_rows(scale, packing) + ends.sum(1).log()
 
 
 def _local_table(edge: Tensor, shared: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -174,13 +204,13 @@ def _local_table(edge: Tensor, shared: Tensor | None = None) -> tuple[Tensor, Te
 
 
 def _step_local(before: Tensor, table: Tensor, packing: Packing, t: int, out: Tensor) -> None:
-    """One step of both directions, [b, 2Y], where each position has a table of its own, [j, k, N]."""
-    y, size = table.shape[0], before.shape[0]
+    """One step of both directions, [2, b, Y], where each position has a table of its own, [j, k, N]."""
+    size = before.shape[1]
     here = slice(packing.offsets[t], packing.offsets[t + 1])
-    torch.sum(before[:, :y].T[:, None, :] * table[:, :, here], 0, out=out[:, :y].T)
+    torch.sum(before[0].T[:, None, :] * table[:, :, here], 0, out=out[0].T)
     # the t-th row of a sequence turned round is reached over the edge of the row before it
     rows = packing.reversal[packing.offsets[t - 1] : packing.offsets[t - 1] + size]
-    torch.sum(before[:, y:].T[None, :, :] * table[:, :, rows], 1, out=out[:, y:].T)
+    torch.sum(before[1].T[None, :, :] * table[:, :, rows], 1, out=out[1].T)
 
 
 def _sweep_second(potentials: Potentials, want: tuple[bool, ...], weight: Tensor | None) -> tuple[Tensor, Gradients]:

@@ -5,12 +5,12 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from scipy import stats
+from scipy import special, stats
 
 from model import chain
 from model.chain import Potentials
 from model.packing import Packing
-from tests.model.chains import TABLES, Case, cases, make
+from tests.model.chains import PATTERNS, TABLES, Case, cases, make
 
 quick = settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
@@ -146,6 +146,58 @@ def test_float32_keeps_its_precision_at_large_potentials(case: Case) -> None:
         close(found.pair[rows[1:]], oracle.marginals(2), rounding)
         labels, _ = chain.viterbi(case.potentials)
         assert oracle.score(labels[rows].tolist()) >= oracle.best()[1] - rounding
+
+
+@settings(quick, max_examples=40)
+@given(
+    st.lists(st.integers(1, 90), min_size=1, max_size=5),
+    st.integers(2, 5),
+    st.sampled_from(ORDER_1),
+    st.sampled_from([0.5, 2.0, 6.0, 9.0, 12.0, 17.9]),
+    st.sampled_from(PATTERNS),
+    st.integers(0, 99),
+)
+def test_long_chains_of_float32_are_those_of_a_plain_recursion(
+    lengths: list[int], labels: int, tables: set[str], size: float, pattern: str, seed: int
+) -> None:
+    """Up to the widest n-grams that float32 is used for: messages go unscaled for as many steps as these allow."""
+    size /= max(1, len(tables))
+    sizes = {"unary": 40.0, **dict.fromkeys(TABLES, size)}
+    patterns = {"unary": "uniform", **dict.fromkeys(TABLES, pattern)}
+    case = make(lengths, labels, tables=tables, size=sizes, pattern=patterns, seed=seed, dtype=torch.float32)
+    found = chain.marginals(case.potentials, pairs=True)
+    p, asked = leaves(case)
+    (gradient,) = torch.autograd.grad(chain.log_partition(p).sum(), [p.bigram]) if "bigram" in tables else (None,)
+    total = np.zeros((labels, labels))
+    for b in range(len(case.lengths)):
+        log_z, unary, pair = log_domain(case, b)
+        rows = case.rows(b)
+        close(found.log_z[b], log_z, 1e-5 * (1 + abs(log_z)))
+        close(found.unary[rows], unary, 1e-4)
+        assert found.pair is not None
+        close(found.pair[rows[1:]], pair, 1e-4)
+        total += pair.sum(0)
+    if gradient is not None:
+        close(gradient, total, 1e-4 * sum(case.lengths))
+
+
+def log_domain(case: Case, sequence: int) -> tuple[float, np.ndarray, np.ndarray]:
+    """log Z, p(y_t) and p(y_{t-1}, y_t) of a first-order chain by sums of logs in float64, position by position."""
+    p, rows = case.potentials, case.rows(sequence)
+    unary = p.unary.double().numpy()[rows]
+    tables = np.zeros((len(rows), p.labels, p.labels))
+    if p.bigram is not None:
+        tables += p.bigram.double().numpy()
+    if p.edge is not None:
+        tables += p.edge.double().numpy()[rows]
+    alpha, beta = unary.copy(), np.zeros_like(unary)
+    for t in range(1, len(rows)):
+        alpha[t] += special.logsumexp(alpha[t - 1][:, None] + tables[t], 0)
+    for t in range(len(rows) - 1, 0, -1):
+        beta[t - 1] = special.logsumexp(tables[t] + unary[t] + beta[t], 1)
+    log_z = float(special.logsumexp(alpha[-1]))
+    pair = alpha[:-1, :, None] + tables[1:] + (unary + beta)[1:, None, :]
+    return log_z, np.exp(alpha + beta - log_z), np.exp(pair - log_z)
 
 
 @settings(quick, max_examples=25)
