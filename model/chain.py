@@ -57,24 +57,26 @@ def log_partition(potentials: Potentials) -> Tensor:
 
 def log_score(potentials: Potentials, labels: Tensor) -> Tensor:
     """[B] log-potential of the label sequences `labels` [N], differentiable."""
+    return _score(potentials, labels, _codes(potentials, labels))
+
+
+def _score(potentials: Potentials, labels: Tensor, codes: dict[int, Tensor]) -> Tensor:
     rows = potentials.unary.gather(1, labels[:, None])[:, 0]
-    for n, code in _codes(potentials, labels).items():
-        here = slice(potentials.packing.rows - len(code), None)
+    for n, code in codes.items():
+        first = len(rows) - len(code)
         shared, local = potentials.ngrams(n)
         if shared is not None:
-            rows = torch.cat([rows[: here.start], rows[here] + shared.flatten().index_select(0, code)])
+            rows[first:] += shared.flatten().index_select(0, code)
         if local is not None:
-            rows = torch.cat([rows[: here.start], rows[here] + local[here].flatten(1).gather(1, code[:, None])[:, 0]])
+            rows[first:] += local[first:].flatten(1).gather(1, code[:, None])[:, 0]
     return sum_rows(rows, potentials.packing)
 
 
 def _codes(potentials: Potentials, labels: Tensor) -> dict[int, Tensor]:
-    """For bigrams and trigrams that have potentials: which entry of a flat table each of the last rows has, by n."""
+    """By n, for n-grams that have potentials: the entry of a flat table that each of the last rows has."""
     packing = potentials.packing
     codes, code = {}, labels
-    for n in (2, 3):
-        if n - 1 >= len(packing.batch_sizes):
-            break
+    for n in range(2, min(potentials.order + 1, len(packing.batch_sizes)) + 1):
         first = packing.offsets[n - 1]
         earlier = labels.index_select(0, packing.neighbour(1 - n)[first:])
         code = earlier * potentials.labels ** (n - 1) + code[first - packing.rows :]
@@ -146,7 +148,7 @@ class _Surprise(torch.autograd.Function):
         (weight,) = outputs
         saved = iter(ctx.saved_tensors)
         grads = [next(saved) if wanted else None for wanted in ctx.wanted]
-        if bool((weight == weight[0]).all()):  # the usual case: a sum or mean over the batch
+        if weight.stride(0) == 0 or bool((weight == weight[0]).all()):  # as a rule: of a sum or mean over the batch
             return (None, None, *(None if g is None else g * weight[0] for g in grads))
         # shared tables hold sums over sequences, so unequal weights need the sweeps once more, weighted
         if ctx.per_sequence:
@@ -165,16 +167,18 @@ def _value_and_gradients(
     grads = tuple(g if wanted else None for g, wanted in zip(grads, want, strict=True))  # type: ignore[assignment]
     if labels is None:
         return log_z, grads
-    rows = torch.arange(potentials.packing.rows, device=labels.device)
-    minus = -(torch.ones_like(potentials.unary[:, 0]) if weight is None else weight[potentials.packing.sequence])
+    packing, y = potentials.packing, potentials.labels
+    minus = log_z.new_full((packing.rows,), -1.0) if weight is None else -weight[packing.sequence]
     if grads[0] is not None:
-        grads[0].index_put_((rows, labels), minus, accumulate=True)
-    for n, code in _codes(potentials, labels).items():
-        here = slice(len(rows) - len(code), None)
+        grads[0].scatter_add_(1, labels[:, None], minus[:, None])
+    codes = _codes(potentials, labels)
+    for n, code in codes.items():
+        here = slice(packing.offsets[n - 1], None)
         shared, local = grads[2 * n - 3], grads[2 * n - 2]
         if shared is not None:
             shared += torch.bincount(code, minus[here], minlength=shared.numel()).view(shared.shape)
         if local is not None:
-            at = [code // potentials.labels**back % potentials.labels for back in range(n - 1, -1, -1)]
-            local.index_put_((rows[here], *at), minus[here], accumulate=True)
-    return log_z - log_score(potentials, labels), grads
+            rows = torch.arange(packing.offsets[n - 1], packing.rows, device=code.device)
+            at = [code // y**back % y for back in range(n - 1, -1, -1)]
+            local.index_put_((rows, *at), minus[here], accumulate=True)
+    return log_z - _score(potentials, labels, codes), grads

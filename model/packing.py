@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 import numpy as np
 import torch
@@ -32,24 +32,25 @@ class Packing:
     device: torch.device = field(default=torch.device("cpu"))
 
     def __post_init__(self) -> None:
-        lengths = self._lengths
-        if len(lengths) == 0 or lengths.min() < 1 or (lengths[1:] > lengths[:-1]).any():
+        if not self.lengths or self.lengths[-1] < 1 or any(a < b for a, b in pairwise(self.lengths)):
             raise ValueError(f"expected lengths >= 1, longest first, got {list(self.lengths)[:8]}")
-
-    @cached_property
-    def _lengths(self) -> NDArray[np.int64]:
-        return np.asarray(self.lengths, dtype=np.int64)
 
     @cached_property
     def batch_sizes(self) -> tuple[int, ...]:
         """[T] sequences that have a position t."""
-        ended = np.bincount(self._lengths).cumsum()  # [T + 1] sequences of t positions or fewer
-        return tuple((ended[-1] - ended[:-1]).tolist())
+        sizes: list[int] = []
+        for b in range(len(self.lengths), 0, -1):  # the first b sequences go on to where the shortest of them ends
+            sizes += [b] * (self.lengths[b - 1] - len(sizes))
+        return tuple(sizes)
 
     @cached_property
     def offsets(self) -> tuple[int, ...]:
         """[T + 1] first row of each position; the last entry is N."""
         return tuple(accumulate(self.batch_sizes, initial=0))
+
+    @cached_property
+    def _offsets(self) -> NDArray[np.int64]:
+        return np.asarray(self.offsets, np.int64)
 
     @property
     def rows(self) -> int:
@@ -59,7 +60,7 @@ class Packing:
     @cached_property
     def _time_sequence(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         time = np.repeat(np.arange(len(self.batch_sizes)), self.batch_sizes)
-        return time, np.arange(self.rows) - np.asarray(self.offsets)[time]
+        return time, np.arange(self.rows) - self._offsets[time]
 
     @cached_property
     def sequence(self) -> Tensor:
@@ -74,7 +75,7 @@ class Packing:
     @cached_property
     def last(self) -> Tensor:
         """[B] the last row of each sequence."""
-        rows = np.asarray(self.offsets)[self._lengths - 1] + np.arange(len(self._lengths))
+        rows = self._offsets[np.asarray(self.lengths) - 1] + np.arange(len(self.lengths))
         return torch.from_numpy(rows).to(self.device)
 
     def neighbour(self, step: int) -> Tensor:
@@ -83,7 +84,7 @@ class Packing:
             far = min(abs(step), len(self.batch_sizes))
             later = np.arange(self.offsets[far], self.rows)  # all that have a row so much earlier
             time, sequence = (x[self.offsets[far] :] for x in self._time_sequence)
-            earlier = np.asarray(self.offsets)[time - far] + sequence
+            earlier = self._offsets[time - far] + sequence
             rows = np.full(self.rows, -1)
             if step < 0:
                 rows[later] = earlier
@@ -100,7 +101,7 @@ class Packing:
     def reversal(self) -> Tensor:
         """[N] for each packed row, the row that takes its place when every sequence is turned round; its own inverse."""
         time, sequence = self._time_sequence
-        rows = np.asarray(self.offsets)[self._lengths[sequence] - 1 - time] + sequence
+        rows = self._offsets[np.asarray(self.lengths)[sequence] - 1 - time] + sequence
         return torch.from_numpy(rows).to(self.device)
 
     @cached_property

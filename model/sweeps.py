@@ -59,7 +59,8 @@ def _ngram_range(potentials: Potentials) -> float:
     spread = 0.0
     for table in (potentials.bigram, potentials.trigram):
         if table is not None:
-            spread += float(table.amax() - table.amin())
+            low, high = table.aminmax()
+            spread += float(high - low)
     offsets = potentials.packing.offsets
     for table, start in ((potentials.edge, offsets[1]), (potentials.hyperedge, offsets[min(2, len(offsets) - 1)])):
         if table is not None and start < table.shape[0]:
@@ -139,7 +140,9 @@ def _forward_first(
 ) -> Tensor:
     """[B] log Z alone; `message` is p, and is written over."""
     before = message
-    for t, (m, row_scale) in enumerate(zip(message.split(packing.batch_sizes), scale.split(packing.batch_sizes), strict=True)):
+    for t, (m, row_scale) in enumerate(
+        zip(message.split(packing.batch_sizes), scale.split(packing.batch_sizes), strict=True)
+    ):
         if t:
             before = before[: len(m)]
             here = slice(packing.offsets[t], packing.offsets[t + 1])
@@ -172,11 +175,12 @@ def _tables(potentials: Potentials, spread: float) -> tuple[Tensor, Tensor, _Loc
 def _normalised(unary: Tensor, labels: int) -> tuple[Tensor, Tensor]:
     """exp(unary) [N, Y] as rows that sum to one, padded by zeros to so many labels; [N] log of their sums."""
     low, high = unary.aminmax()
-    within = float(high - low) <= _SAFE_RANGE[1, unary.dtype]  # as a rule: then no row needs a maximum of its own
-    top = high if within else unary.amax(1, keepdim=True)
-    p = nn.functional.pad(unary - top, (0, labels - unary.shape[1]), value=float("-inf")).exp_()
+    as_it_is = max(float(high), -float(low)) <= _SAFE_RANGE[1, unary.dtype]  # as a rule; else each row less its maximum
+    top = unary.new_zeros(()) if as_it_is else unary.amax(1, keepdim=True)
+    shifted = unary if as_it_is else unary - top
+    p = nn.functional.pad(shifted, (0, labels - unary.shape[1]), value=float("-inf")).exp_()
     total = p.sum(1, keepdim=True)
-    return p.div_(total), (total.log_() + top)[:, 0]
+    return p.div_(total), (total.log() + top)[:, 0]
 
 
 def _steps_without_scaling(spread: float, dtype: torch.dtype) -> int:

@@ -166,7 +166,7 @@ def test_long_chains_of_float32_are_those_of_a_plain_recursion(
     patterns = {"unary": "uniform", **dict.fromkeys(TABLES, pattern)}
     case = make(lengths, labels, tables=tables, size=sizes, pattern=patterns, seed=seed, dtype=torch.float32)
     found = chain.marginals(case.potentials, pairs=True)
-    p, asked = leaves(case)
+    p, _ = leaves(case)
     (gradient,) = torch.autograd.grad(chain.log_partition(p).sum(), [p.bigram]) if "bigram" in tables else (None,)
     total = np.zeros((labels, labels))
     for b in range(len(case.lengths)):
