@@ -136,24 +136,22 @@ class _Surprise(torch.autograd.Function):
             value, grads = _value_and_gradients(potentials, labels, want)
         ctx.packing = packing
         ctx.wanted = want
-        ctx.per_sequence = any(g is not None and n in (1, 3) for n, g in enumerate(grads))
-        ctx.potentials = potentials if ctx.per_sequence else None
-        ctx.labels = labels
-        ctx.save_for_backward(*(g for g in grads if g is not None))
+        again = want[1] or want[3]
+        ctx.save_for_backward(*grads, *((labels, *tensors) if again else ()))
         return value
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *outputs: Tensor) -> tuple[Tensor | None, ...]:
         (weight,) = outputs
-        saved = iter(ctx.saved_tensors)
-        grads = [next(saved) if wanted else None for wanted in ctx.wanted]
+        grads, again = ctx.saved_tensors[:5], ctx.saved_tensors[5:]
         if weight.stride(0) == 0 or bool((weight == weight[0]).all()):  # as a rule: of a sum or mean over the batch
             return (None, None, *(None if g is None else g * weight[0] for g in grads))
         # shared tables hold sums over sequences, so unequal weights need the sweeps once more, weighted
-        if ctx.per_sequence:
+        if again:
             with torch.no_grad():
-                _, weighted = _value_and_gradients(ctx.potentials, ctx.labels, ctx.wanted, weight)
+                labels, *tensors = again
+                _, weighted = _value_and_gradients(Potentials(ctx.packing, *tensors), labels, ctx.wanted, weight)
             return (None, None, *weighted)
         rows = weight[ctx.packing.sequence]
         return (None, None, *(None if g is None else g * rows.view(-1, *[1] * (g.dim() - 1)) for g in grads))

@@ -95,5 +95,6 @@ def shared_or_zero(table: Tensor | None, like: Tensor, dims: int) -> Tensor:
 
 
 def sum_rows(rows: Tensor, packing: Packing) -> Tensor:
-    """[N] -> [B]: the sum over the rows of each sequence."""
-    return rows.new_zeros(len(packing.lengths)).index_add(0, packing.sequence, rows)
+    """[N] -> [B]: the sum over the rows of each sequence, in float64: in float32 a thousand equal terms drift."""
+    zeros = rows.new_zeros(len(packing.lengths), dtype=torch.float64)
+    return zeros.index_add(0, packing.sequence, rows.double()).to(rows.dtype)

@@ -444,7 +444,10 @@ def _by_logs(potentials: Potentials, want: tuple[bool, ...], weight: Tensor | No
         log_z = torch.cat(ends[::-1])
         asked = [x for x in leaves if x is not None and x.requires_grad]
         total = (log_z if weight is None else log_z * weight).sum()
-        found = iter(torch.autograd.grad(total, asked, allow_unused=True) if asked else ())
+        # nothing depends on an n-gram table alone where no sequence is that long
+        found = iter(
+            torch.autograd.grad(total, asked, allow_unused=True) if total.requires_grad else [None] * len(asked)
+        )
     grads: list[Tensor | None] = []
     for x in leaves:
         g = next(found) if x is not None and x.requires_grad else None
