@@ -3,7 +3,8 @@
     N  packed rows (see packing.py)      B  sequences      Y  labels
     i, j, k  labels of positions t-2, t-1, t
 
-The recursions themselves are in sweeps.py (sums) and search.py (best sequences, samples).
+The recursions themselves are in sweeps.py (sums; by order in first_order.py and second_order.py) and search.py (best
+sequences, samples).
 """
 
 from __future__ import annotations

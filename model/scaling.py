@@ -1,0 +1,33 @@
+"""What the sweeps over scaled probabilities share: how far scaling is exact, and exp of log-potentials.
+
+    N  packed rows (see packing.py)      B  sequences      Y  labels      T  longest sequence
+    i, j, k  labels of positions t-2, t-1, t
+
+Why scaling is safe. With p = exp(unary) and E = exp(n-gram log-potentials), a label is lost at a position only if its p
+underflows: if it lies e^-87 (float32) or e^-708 (float64) below the best one there. Its n-grams can lift it again by the
+range of E, once for each n-gram that it takes part in: twice in a chain of order 1, three times in one of order 2. If they
+cannot lift it to where it counts, nothing is lost, however large the unary potentials are. So the range of the n-gram
+log-potentials alone decides whether float32 is exact, or float64 is needed, or (beyond that) sums of logs.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+SAFE_RANGE = {(1, torch.float32): 36.0, (1, torch.float64): 336.0, (2, torch.float32): 24.0, (2, torch.float64): 224.0}
+"""By order and dtype the n-gram range, in nats, up to which what is lost is less than the dtype's own rounding.
+
+(87 - 15) and (708 - 36) nats, over 2 or 3.
+"""
+
+Gradients = tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None, Tensor | None]
+"""Of log Z in the five potentials, in their order; None where not wanted."""
+
+
+def local_table(edge: Tensor, shared: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """([j, k, N] exp of the local log-potentials less their maximum, times `shared` [j, k] if given; [N] that maximum)."""
+    turned = edge.permute(1, 2, 0).contiguous()  # no copy where the factor made it in this order
+    top = turned.flatten(0, 1).amax(0)
+    table = torch.exp(turned - top)
+    return (table if shared is None else table.mul_(shared[:, :, None])), top
