@@ -19,7 +19,7 @@ from app.errors import TooManySegments
 from features import annotation as notation
 from features import audio as sound
 from features.annotation import Annotation, Tier, timit
-from features.errors import AnnotationError, NoSegments, Notice, SegmentProblem
+from features.errors import AnnotationError, NoSegments, Notice, SegmentError, SegmentProblem, TruncatedAudio
 from features.mfcc import FeatureSettings
 from features.pooling import extract
 from features.segments import ROUNDING, OnBadSegment, Segment, prepare, sift
@@ -144,7 +144,18 @@ def prepared(
         segments, indices = sifted.segments, sifted.indices
         segment_notices = (*sifted.notices, *(Notice("segment-skipped", s.reason, f"segments/{i}") for i, s in aside))
     else:
-        segments, segment_notices = prepare(segments, decoded.duration, fix=fix, lines=chosen.lines)
+        try:
+            segments, segment_notices = prepare(segments, decoded.duration, fix=fix, lines=chosen.lines)
+        except SegmentError as error:
+            cut = next((n for n in decoded.notices if n.code == "audio-truncated"), None)
+            if cut is None or any(p.kind not in ("past-end", "after-end") for p in error.problems):
+                raise
+            raise TruncatedAudio(  # the sound is at fault, not the segments
+                f"expected sound up to the last segment's end at {max(s.end for s in segments):.3f} s, got less: "
+                f"{cut.message}",
+                pointer="audio",
+                details=error.details,
+            ) from error
     return Prepared(
         segmentation,
         chosen,

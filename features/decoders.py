@@ -201,6 +201,8 @@ def _av_blocks(
 
 def _floats(frame: Any) -> Block:
     """The samples of a frame, whatever their type, as `[n, channels]` with full scale 1."""
+    if frame.format.name in ("s64", "s64p"):  # numpy arrays of these are not offered
+        (frame,) = av.AudioResampler(format="dbl").resample(frame)
     values = frame.to_ndarray()
     values = values.T if frame.format.is_planar else values.reshape(-1, frame.layout.nb_channels)
     if values.dtype == np.uint8:

@@ -30,8 +30,10 @@ def write_whole(path: str | Path, write: Callable[[Path], object]) -> None:
         with spare.open("rb+") as file:
             os.fsync(file.fileno())
         spare.replace(target)
-    except BaseException:
+    except BaseException as error:
         spare.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename == str(spare):
+            error.filename = str(path)  # the name that the caller knows
         raise
     sync_folder(target.parent)
 

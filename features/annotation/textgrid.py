@@ -140,6 +140,15 @@ def parse(source: Source) -> Annotation:
         one = reader.interval if tier.kind == "interval" else reader.point
         tier.entries = [one() for _ in range(count)]
         tiers.append(tier)
+    if (
+        reader.next()["stop"] is None
+    ):  # a size too small or a word for a number above: what was read is not what is meant
+        left = f"{_KINDS[reader.kind()]} {shown(reader.match[reader.kind()])}" if reader.match is not None else ""
+        raise AnnotationSyntaxError(
+            f"expected the end of the file after its {size} tiers, got {left}: a size is too small, "
+            "or a number above is missing or not a number",
+            line=reader.line(),
+        )
     long = "xmin" in text[first.end() : first.end() + 200]
     return source.annotation(
         tiers, "textgrid" if long else "textgrid-short", start=start, end=end, notices=zero_lengths(tiers)

@@ -127,6 +127,11 @@ def _broken_textgrid() -> bytes:
     return b"\n".join(TEXTGRID.split(b"\n")[:30])
 
 
+def _with_a_word_for_the_last_tiers_start() -> bytes:
+    head, tier, rest = TEXTGRID.rpartition(b'name = "phones"')
+    return head + tier + rest.replace(b"xmin = 0", b"xmin = foo", 1)
+
+
 def _not_finite() -> bytes:
     data = speech().copy()
     data[1000] = np.nan
@@ -138,6 +143,7 @@ GOOD = ((0.0, 0.08, "IH"), (0.08, 0.14, "N"))
 BAD = {
     "empty audio": Bad("audio-empty", 422, "no bytes", audio=b""),
     "truncated audio": Bad("audio", 0, "", audio=AUDIO[:60]),
+    "audio cut in the middle": Bad("audio-truncated", 422, "expected sound up to", audio=AUDIO[: len(AUDIO) // 2]),
     "text as audio": Bad("audio-unrecognised", 415, "sound file", audio=b"this is no sound\n" * 10),
     "zip as audio": Bad("audio-unrecognised", 415, "", audio=b"PK\x03\x04" + bytes(200)),
     "zero samples": Bad("audio-empty", 422, "sample", audio=wav(np.zeros(0))),
@@ -152,6 +158,12 @@ BAD = {
     "after the end": Bad("segments", 422, "after the end", segments=lab(*GOOD, (5.0, 6.0, "N")), suffix=".lab"),
     "unknown tier": Bad("annotation-tier", 422, "'words' (4 intervals)", options=(("tier", "nothing"),)),
     "TextGrid syntax": Bad("annotation-syntax", 422, "line ", segments=_broken_textgrid()),
+    "TextGrid with a size too small": Bad(
+        "annotation-syntax", 422, "the end of the file", segments=TEXTGRID.replace(b"size = 2", b"size = 1", 1)
+    ),
+    "TextGrid with a word for a time": Bad(
+        "annotation-syntax", 422, "the end of the file", segments=_with_a_word_for_the_last_tiers_start()
+    ),
     "not an annotation": Bad(
         "annotation-unrecognised", 415, "begins with", segments=b"a poem\nof two lines\n", suffix=".txt"
     ),

@@ -109,6 +109,15 @@ def test_sound_keeps_its_time(container: str, codec: str, rate: int, title: str)
     assert "audio-time-shift" not in codes(audio)
 
 
+def test_a_wav_of_64_bit_integers() -> None:
+    sound = clicks(16000)
+    data = np.round(sound.astype(np.float64) * (2.0**63 - 2.0**40)).astype("<i8").tobytes()
+    form = struct.pack("<4sIHHIIHH", b"fmt ", 16, 1, 1, 16000, 8 * 16000, 8, 64)
+    chunks = b"WAVE" + form + b"data" + struct.pack("<I", len(data)) + data
+    audio = decode(b"RIFF" + struct.pack("<I", len(chunks)) + chunks)
+    np.testing.assert_allclose(audio.samples[: len(sound)], sound, atol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("container", "codec", "options", "shift"),
     [

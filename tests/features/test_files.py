@@ -72,3 +72,10 @@ def test_a_link_stays_one_and_a_pipe_is_written_to(tmp_path: Path) -> None:
     reader.join(10)
     assert got == ["through"]
     assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
+
+
+def test_an_error_names_the_file_that_was_asked_for(tmp_path: Path) -> None:
+    wanted = tmp_path / "no folder" / "a.txt"
+    with pytest.raises(FileNotFoundError) as caught:
+        write_whole(wanted, lambda spare: spare.write_text("a"))
+    assert caught.value.filename == str(wanted)

@@ -102,3 +102,13 @@ def test_a_model_is_uploaded_named_and_removed(service: Client, tiny_model: Path
     assert service.request("DELETE", "/aliases/best").status_code == 204
     assert service.request("DELETE", f"/models/other@{version}").status_code == 204
     assert service.get("/models/other").status_code == 404
+
+
+def test_a_refused_model_file_is_not_told_where_the_service_keeps_it(service: Client) -> None:
+    answer = service.post(
+        "/models?name=bad", content=b"\x80\x04K\x01.", headers={"content-type": "application/octet-stream"}
+    )
+    assert answer.status_code == 422
+    assert answer.json()["type"] == "/problems/model-file"
+    assert "got the uploaded file" in answer.json()["detail"]
+    assert "blobs" not in answer.text
