@@ -13,7 +13,6 @@ from app import references
 from app.db.tables import UNFINISHED, Alias, Job, ModelVersion
 from app.errors import InvalidRequest, ModelExists, ModelInUse, UnknownModel
 from app.place import Place
-from features.errors import ModelFileError
 
 if TYPE_CHECKING:
     from model.labeler import PhoneLabeler
@@ -59,11 +58,7 @@ def keep(place: Place, path: Path, name: str | None) -> ModelVersion:
     """
     from model.labeler import PhoneLabeler
 
-    try:
-        labeler = PhoneLabeler.load(path)
-    except ModelFileError as error:  # where the service keeps it is not the caller's business
-        told = str(error).replace(str(path), "the uploaded file")
-        raise ModelFileError(told, value=error.value, limit=error.limit) from error
+    labeler = PhoneLabeler.load(path, name="the uploaded file")
     known = checked_name(name if name else str(labeler.card_.get("name") or ""))
     row = _row(labeler, known, place.store.put(path), path.stat().st_size, None)
     with place.db.write() as session:

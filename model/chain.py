@@ -17,8 +17,9 @@ from torch import Tensor
 
 from model.packing import Packing
 from model.potentials import Potentials, sum_rows
+from model.scaling import Gradients
 from model.search import k_best, sample, viterbi
-from model.sweeps import Gradients, log_z_and_gradients
+from model.sweeps import log_z_and_gradients
 
 __all__ = [
     "Marginals",
@@ -64,7 +65,7 @@ def log_score(potentials: Potentials, labels: Tensor) -> Tensor:
 def _score(potentials: Potentials, labels: Tensor, codes: dict[int, Tensor]) -> Tensor:
     rows = potentials.unary.gather(1, labels[:, None])[:, 0]
     for n, code in codes.items():
-        first = len(rows) - len(code)
+        first = potentials.packing.offsets[n - 1]
         shared, local = potentials.ngrams(n)
         if shared is not None:
             rows[first:] += shared.flatten().index_select(0, code)

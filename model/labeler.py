@@ -330,13 +330,13 @@ class PhoneLabeler:
         return self
 
     @classmethod
-    def load(cls, source: str | Path | bytes) -> PhoneLabeler:
-        """The labeler in a model file.
+    def load(cls, source: str | Path | bytes, *, name: str | None = None) -> PhoneLabeler:
+        """The labeler in a model file, which errors call `name` if given, else by its path.
 
         Raises:
             ModelFileError: not a model file, damaged, or one whose parts do not fit together.
         """
-        tensors, header = modelfile.read(source)
+        tensors, header = modelfile.read(source, name=name)
         try:
             settings = header.model
             labeler = cls(

@@ -95,13 +95,13 @@ def encode(tensors: Mapping[str, torch.Tensor], header: Header) -> tuple[bytes, 
 
 
 def read(
-    source: str | Path | bytes | bytearray, *, max_bytes: int = MAX_BYTES
+    source: str | Path | bytes | bytearray, *, max_bytes: int = MAX_BYTES, name: str | None = None
 ) -> tuple[dict[str, torch.Tensor], Header]:
-    """The tensors (on the CPU) and the header of a model file, given as a path or as its bytes.
+    """The tensors (on the CPU) and the header of a model file, given as a path or as its bytes; `name` is what errors call it.
 
     Raises ModelFileError for anything but an undamaged model file of this format version.
     """
-    data, name = _bytes(source, max_bytes)
+    data, name = _bytes(source, max_bytes, name)
     facts = _own_facts(data, name)
     try:
         tensors = load_safetensors(data)
@@ -123,11 +123,11 @@ def read(
 # ------------------------------------------------------------------------------------------------------------ container
 
 
-def _bytes(source: str | Path | bytes | bytearray, max_bytes: int) -> tuple[bytes, str]:
+def _bytes(source: str | Path | bytes | bytearray, max_bytes: int, name: str | None = None) -> tuple[bytes, str]:
     if isinstance(source, (bytes, bytearray)):
-        data, size, name = bytes(source), len(source), "the given bytes"
+        data, size, name = bytes(source), len(source), name or "the given bytes"
     else:
-        name = str(source)
+        name = name or str(source)
         try:
             size = Path(source).stat().st_size  # before reading: a huge file is refused, not loaded
             data = b"" if size > max_bytes else Path(source).read_bytes()

@@ -85,6 +85,10 @@ class _Reader:
     def flag(self, what: str) -> str:
         return self._expect("flag", what)
 
+    def end(self, what: str) -> None:
+        """Nothing may be left over: a size too small, or a word for a number, has shifted what was read before it."""
+        self._expect("stop", what)
+
     def interval(self) -> Segment:
         if plain := _INTERVAL.match(self.source, self.at):  # three tokens in one go
             start, end, text = plain.groups()
@@ -140,15 +144,7 @@ def parse(source: Source) -> Annotation:
         one = reader.interval if tier.kind == "interval" else reader.point
         tier.entries = [one() for _ in range(count)]
         tiers.append(tier)
-    if (
-        reader.next()["stop"] is None
-    ):  # a size too small or a word for a number above: what was read is not what is meant
-        left = f"{_KINDS[reader.kind()]} {shown(reader.match[reader.kind()])}" if reader.match is not None else ""
-        raise AnnotationSyntaxError(
-            f"expected the end of the file after its {size} tiers, got {left}: a size is too small, "
-            "or a number above is missing or not a number",
-            line=reader.line(),
-        )
+    reader.end(f"the end of the file after its {size} tiers, as their sizes and times say")
     long = "xmin" in text[first.end() : first.end() + 200]
     return source.annotation(
         tiers, "textgrid" if long else "textgrid-short", start=start, end=end, notices=zero_lengths(tiers)
