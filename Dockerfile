@@ -47,6 +47,7 @@ RUN cd /opt/phonechain/lib/python3*/site-packages && \
 # The program apart from its packages: an upgrade is then a layer of a few megabytes.
 FROM packages AS program
 COPY pyproject.toml README.md LICENSE ./
+COPY phonechain phonechain
 COPY features features
 COPY model model
 COPY app app
@@ -82,7 +83,7 @@ VOLUME /data
 EXPOSE 8000
 STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=5s --timeout=5s --start-period=120s --retries=3 \
-    CMD ["python", "-m", "app.healthcheck", "service"]
+    CMD ["python", "-m", "phonechain.app.ops.healthcheck", "service"]
 # The first process of a container hands signals on and buries orphans.
 ENTRYPOINT ["tini", "--", "phonechain"]
 CMD ["serve"]

@@ -1,0 +1,1 @@
+"""People and programs to model: the service, jobs, the command line."""

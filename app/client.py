@@ -23,8 +23,8 @@ from typing import Any
 
 import httpx
 
-from features.errors import PhonechainError
-from features.files import write_whole
+from phonechain.features.errors import PhonechainError
+from phonechain.features.files import write_whole
 
 TRIES = 6
 CHUNK = 1 << 20

@@ -8,27 +8,30 @@ from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
 
-from app import labelling, openapi, problems, samples
-from app.access import Access
-from app.jobs.engine import Engine
-from app.jobs.feed import Feed
-from app.limits import BodyLimit, RequestId
-from app.metrics import Metrics, Now
-from app.models import Models
-from app.place import Place
-from app.rates import RateLimit
-from app.readiness import Readiness
-from app.registry import Registry
-from app.routes import classify, corpora, health, jobs, models
-from app.routes import keys as keys_of
-from app.routes import metrics as metrics_page
-from app.routes import problems as problem_pages
-from app.scoring import Scorer
-from app.security import KeyGate, Keys
-from app.settings import Settings, load
-from app.tracing import Tracing
-from app.version import version
-from features import annotation as notation
+from phonechain.app import samples
+from phonechain.app.http import openapi
+from phonechain.app.http.middleware.access import Access
+from phonechain.app.http.middleware.keys import KeyGate, Keys
+from phonechain.app.http.middleware.limits import BodyLimit, RequestId
+from phonechain.app.http.middleware.rates import RateLimit
+from phonechain.app.http.routes import classify, corpora, health, jobs, models
+from phonechain.app.http.routes import keys as keys_of
+from phonechain.app.http.routes import metrics as metrics_page
+from phonechain.app.http.routes import problems as problem_pages
+from phonechain.app.jobs.engine import Engine
+from phonechain.app.jobs.events import Feed
+from phonechain.app.labelling import pipeline as labelling
+from phonechain.app.labelling.batcher import Scorer
+from phonechain.app.models.catalog import Models
+from phonechain.app.models.registry import Registry
+from phonechain.app.ops.metrics import Metrics, Now
+from phonechain.app.ops.readiness import Readiness
+from phonechain.app.ops.tracing import Tracing
+from phonechain.app.problems import documents as problems
+from phonechain.app.settings import Settings, load
+from phonechain.app.storage.workspace import Place
+from phonechain.app.version import version
+from phonechain.features import annotation as notation
 
 
 def create_app(

@@ -20,8 +20,8 @@ from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from app.wording import expected, short
-from features.errors import SettingsError
+from phonechain.app.problems.wording import expected, short
+from phonechain.features.errors import SettingsError
 
 PREFIX = "PHONECHAIN_"
 

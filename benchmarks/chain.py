@@ -5,7 +5,7 @@
 
 Peers: pytorch-crf 0.7.2 and torch-struct 0.5, first order, each with the layout it works in: time-major and padded for
 pytorch-crf; a table of edges for torch-struct, made from unaries and transitions inside the measured time, as every
-caller has to; packed rows for model/chain.py. Before anything is timed, the three must give the same likelihood and the
+caller has to; packed rows for model/chain/inference.py. Before anything is timed, the three must give the same likelihood and the
 same gradients. The second-order chain has no peer; it is checked against a plain recursion in float64, and stands
 beside pytorch-crf's first order.
 
@@ -28,8 +28,8 @@ from torch import Tensor
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run from a checkout
 
-from model.chain import Potentials, log_likelihood
-from model.packing import Packing
+from phonechain.model.chain.inference import Potentials, log_likelihood
+from phonechain.model.chain.packing import Packing
 
 try:
     import torch_struct
@@ -83,7 +83,7 @@ System = Callable[[], Answer]
 
 
 def ours(problem: Problem, *, order: int) -> System:
-    """model/chain.py on packed rows; the packing is made anew every time, as for a new batch."""
+    """model/chain/inference.py on packed rows; the packing is made anew every time, as for a new batch."""
     mask = problem.mask
     unary = problem.emissions[mask].requires_grad_()
     labels = problem.labels[mask]

@@ -30,10 +30,10 @@ import soundfile  # noqa: E402
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from features.audio import decode, resample  # noqa: E402
-from features.mfcc import FeatureSettings, frames  # noqa: E402
-from features.pooling import extract, pool  # noqa: E402
-from features.segments import Segment  # noqa: E402
+from phonechain.features.audio.reader import decode, resample  # noqa: E402
+from phonechain.features.mfcc import FeatureSettings, frames  # noqa: E402
+from phonechain.features.pooling import extract, pool  # noqa: E402
+from phonechain.features.segments import Segment  # noqa: E402
 
 RATE = 16000
 SEGMENTS_A_SECOND = 11

@@ -38,8 +38,8 @@ import soundfile
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from app import samples  # noqa: E402
-from features.annotation import choose_tier, read, tier_segments  # noqa: E402
+from phonechain.app import samples  # noqa: E402
+from phonechain.features.annotation import choose_tier, read, tier_segments  # noqa: E402
 
 READY, GROWTH = 10.0, 5.0
 FORMATS = (("WAV", "PCM_16"), ("FLAC", "PCM_16"), ("OGG", "VORBIS"))
@@ -104,7 +104,7 @@ class Service:
         self.begun = time.perf_counter()
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "app.cli", "serve", "--port", "0"],
+                [sys.executable, "-m", "phonechain.app.cli", "serve", "--port", "0"],
                 stdout=subprocess.PIPE, stderr=log, cwd=ROOT, env=environment, text=True,
             )  # fmt: skip
         assert self.process.stdout is not None

@@ -19,8 +19,8 @@ from typing import Any
 from experiments import cells, report, tables
 from experiments.corpora import Source, open_source
 from experiments.tables import Experiment
-from features.errors import CorpusError, PhonechainError
-from model.settings import replace
+from phonechain.features.errors import CorpusError, PhonechainError
+from phonechain.model.settings import replace
 
 HERE = Path(__file__).parent
 SHARED = Path(os.environ.get("PHONECHAIN_SHARED", HERE.parent.parent / "shared"))

@@ -19,10 +19,10 @@ import torch
 from experiments import crfsuite
 from experiments.corpora import Fold, Source
 from experiments.tables import Experiment
-from model.data import Dataset
-from model.networks import build as build_network
-from model.settings import to_dict
-from model.training import Progress, train
+from phonechain.model.learning.dataset import Dataset
+from phonechain.model.learning.training import Progress, train
+from phonechain.model.networks.build import build as build_network
+from phonechain.model.settings import to_dict
 
 Result = dict[str, Any]
 MONITORED = 200

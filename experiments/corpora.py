@@ -12,10 +12,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from features import corpora, phones
-from features.corpora import letters
-from features.mfcc import FeatureSettings
-from model.data import Batch, Dataset, Featurised, Normaliser, dataset, featurise, hold_out
+from phonechain.features import corpora
+from phonechain.features.corpora import letters
+from phonechain.features.mfcc import FeatureSettings
+from phonechain.features.phones import sets as phones
+from phonechain.model.learning.dataset import Batch, Dataset, Featurised, Normaliser, dataset, featurise, hold_out
 
 GROUPS = 10
 """Into how many groups the words are dealt for the split with held-out words."""

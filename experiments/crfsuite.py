@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from features.errors import SettingsError
-from model.data import Dataset
+from phonechain.features.errors import SettingsError
+from phonechain.model.learning.dataset import Dataset
 
 
 def train_and_label(

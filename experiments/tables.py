@@ -15,8 +15,16 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from features.errors import SettingsError
-from model.settings import FactorSettings, ModelSettings, Preset, TrainingSettings, from_dict, preset, replace
+from phonechain.features.errors import SettingsError
+from phonechain.model.settings import (
+    FactorSettings,
+    ModelSettings,
+    Preset,
+    TrainingSettings,
+    from_dict,
+    preset,
+    replace,
+)
 
 CORPORA = ("letters", "speech")
 _LAYER = ("model", "factor", "factor2", "training")

@@ -1,0 +1,1 @@
+"""Sound and annotations to arrays. No torch, no web."""

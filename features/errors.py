@@ -22,7 +22,7 @@
 
 An error is one readable line: what was expected and what came. `pointer` says where in the input (a JSON pointer, a line,
 an index), `value` and `limit` carry the numbers, so that a program need not parse the sentence. Nothing here knows HTTP;
-`app/problems.py` maps `slug` to a problem type.
+`app/problems/documents.py` maps `slug` to a problem type.
 """
 
 from __future__ import annotations

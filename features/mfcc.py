@@ -24,7 +24,7 @@ import scipy.fft
 import scipy.signal
 from numpy.typing import ArrayLike, NDArray
 
-from features.errors import AudioError, EmptyAudio, NonFiniteAudio, SettingsError
+from phonechain.features.errors import AudioError, EmptyAudio, NonFiniteAudio, SettingsError
 
 CEPSTRA = 12
 """Cepstral coefficients kept: 1 to 12. The zeroth, a level, gives way to the log energy."""

@@ -21,10 +21,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from features.audio import Audio, resample
-from features.errors import SegmentError
-from features.mfcc import CEPSTRA, STATIC, FeatureSettings, frames
-from features.segments import Segment
+from phonechain.features.audio.reader import Audio, resample
+from phonechain.features.errors import SegmentError
+from phonechain.features.mfcc import CEPSTRA, STATIC, FeatureSettings, frames
+from phonechain.features.segments import Segment
 
 PARTS = (0.3, 0.4, 0.3)
 """Shares of a segment's duration that the three parts have."""

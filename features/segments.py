@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import median
 from typing import Literal
 
-from features.errors import NoSegments, Notice, SegmentError, SegmentProblem
+from phonechain.features.errors import NoSegments, Notice, SegmentError, SegmentProblem
 
 TOLERANCE = 0.010
 """Seconds by which a segment may overrun the sound, and (with `fix`) two segments may overlap."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import resources
 from pathlib import Path
 
-from features.errors import SettingsError
+from phonechain.features.errors import SettingsError
 
 PRETRAINED = "english"
 """The model that comes with the package, also called "default"."""
@@ -17,7 +17,7 @@ def pretrained_path(name: str = "default") -> Path:
     Raises:
         SettingsError: there is none of that name.
     """
-    folder = Path(str(resources.files("model.pretrained")))
+    folder = Path(str(resources.files("phonechain.model.pretrained")))
     path = folder / f"{PRETRAINED if name == 'default' else name}.safetensors"
     if path.parent != folder or not path.is_file():
         names = ", ".join(["default", *sorted(p.stem for p in folder.glob("*.safetensors"))])

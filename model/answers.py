@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from features.segments import Segment
+from phonechain.features.segments import Segment
 
 
 @dataclass(frozen=True)

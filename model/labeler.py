@@ -18,17 +18,19 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from features.audio import Audio
-from features.errors import CorpusError, ModelFileError, PhonechainError, SettingsError
-from features.mfcc import FeatureSettings
-from features.pooling import extract
-from features.segments import Segment, Utterance
-from model import modelfile, networks, tuning
-from model.answers import LabelledSegment, answers
-from model.data import Dataset, Featurised, Normaliser, dataset, featurise, hold_out
-from model.packing import Packing, sort_by_length
-from model.settings import ModelSettings, Preset, TrainingSettings, from_dict, preset, to_dict
-from model.training import History, Progress, fit_temperature, train
+from phonechain.features.audio.reader import Audio
+from phonechain.features.errors import CorpusError, ModelFileError, PhonechainError, SettingsError
+from phonechain.features.mfcc import FeatureSettings
+from phonechain.features.pooling import extract
+from phonechain.features.segments import Segment, Utterance
+from phonechain.model.answers import LabelledSegment, answers
+from phonechain.model.chain.packing import Packing, sort_by_length
+from phonechain.model.files import modelfile
+from phonechain.model.learning import warm_start as tuning
+from phonechain.model.learning.dataset import Dataset, Featurised, Normaliser, dataset, featurise, hold_out
+from phonechain.model.learning.training import History, Progress, fit_temperature, train
+from phonechain.model.networks import build as networks
+from phonechain.model.settings import ModelSettings, Preset, TrainingSettings, from_dict, preset, to_dict
 
 Decoding = Literal["posterior", "viterbi"]
 MAX_LABELS = 400
@@ -39,7 +41,7 @@ class PhoneLabeler:
     """A chain over segment features, trained on labelled utterances.
 
     Args:
-        preset: name of the system (`model.settings.preset_names()`), or "" to give `model` and `training` yourself.
+        preset: name of the system (`phonechain.model.settings.preset_names()`), or "" to give `model` and `training` yourself.
         model, training: settings instead of the preset's.
         features: how sound becomes the 92 features.
         drop: labels that are left out of training and evaluation, the chain running across them (TIMIT's `q`).
@@ -103,11 +105,11 @@ class PhoneLabeler:
             stop: asked often; True ends the training with the best epoch so far.
             run_dir: folder of the checkpoint and of the features.
             cache: folder of the features only.
-            base: a model whose weights are the start, where model.tuning.obstacle finds nothing; `start_` says which.
+            base: a model whose weights are the start, where warm_start.obstacle finds nothing; `start_` says which.
             corpus, command: what the model file will say of where it comes from.
 
         Raises:
-            CorpusError: nothing to train on. TrainingError: see model.training.train.
+            CorpusError: nothing to train on. TrainingError: see phonechain.model.learning.training.train.
 
         Bad files are left out; `problems_` lists them.
         """
@@ -133,7 +135,7 @@ class PhoneLabeler:
         corpus: str = "",
         command: str = "",
     ) -> PhoneLabeler:
-        """As `fit`, from features that were computed before (see model.data.featurise)."""
+        """As `fit`, from features that were computed before (see phonechain.model.learning.dataset.featurise)."""
         labels = sorted(
             {s.label for i in items for s in i.segments if s.label is not None and s.label not in self.drop}
         )
@@ -220,7 +222,7 @@ class PhoneLabeler:
     def label(
         self, audio: Audio, segments: Sequence[Segment], *, n_best: int = 1, decode: Decoding = "posterior"
     ) -> list[LabelledSegment]:
-        """The phone of each segment of one recording. Segments have to fit it: see features.segments.prepare.
+        """The phone of each segment of one recording. Segments have to fit it: see phonechain.features.segments.prepare.
 
         Args:
             n_best: how many labels each segment lists.

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from importlib import resources
 from typing import Any, Literal, TypeVar
 
-from features.errors import SettingsError
+from phonechain.features.errors import SettingsError
 
 Covariance = Literal["shared", "diagonal", "full"]
 T = TypeVar("T")
@@ -164,14 +164,16 @@ def preset(name: str) -> Preset:
         raise SettingsError(
             f"expected a preset out of {', '.join(preset_names())}, got {name!r}", pointer="preset", value=name
         )
-    text = resources.files("model.presets").joinpath(f"{name}.toml").read_text(encoding="utf-8")
+    text = resources.files("phonechain.model.presets").joinpath(f"{name}.toml").read_text(encoding="utf-8")
     return from_dict(Preset, {"name": name, **tomllib.loads(text)})
 
 
 def preset_names() -> list[str]:
     """Names of the presets that come with the package."""
     return sorted(
-        f.name[: -len(".toml")] for f in resources.files("model.presets").iterdir() if f.name.endswith(".toml")
+        f.name[: -len(".toml")]
+        for f in resources.files("phonechain.model.presets").iterdir()
+        if f.name.endswith(".toml")
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 
-from model.labeler import PhoneLabeler
+from phonechain.model.labeler import PhoneLabeler
 
 CARD = {
     "name": "english",

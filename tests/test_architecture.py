@@ -13,10 +13,15 @@ PACKAGES = ("features", "model", "app")
 SOURCES = sorted(p for package in PACKAGES for p in (ROOT / package).rglob("*.py"))
 LONGEST, LONG = 500, 400
 SHORT = 8  # lines of a method that may go without a docstring
-PROTOCOL = {"forward", "backward", "sniff"}  # torch's classes, and features.annotation.base, say what they do
+PROTOCOL = {
+    "forward",
+    "backward",
+    "sniff",
+}  # torch's classes, and phonechain.features.annotation.base, say what they do
 DEFINITIONS = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 ALLOWED = {"features": {"features"}, "model": {"features", "model"}, "app": {"features", "model", "app"}}
+PREFIX = "phonechain."
 WEB = {
     "aiohttp", "alembic", "dask", "distributed", "fastapi", "flask", "httpx", "pydantic", "pydantic_settings",
     "requests", "rich", "sqlalchemy", "starlette", "typer", "uvicorn",
@@ -43,7 +48,7 @@ def tree(path: Path) -> ast.Module:
 
 def imports(path: Path) -> Iterator[tuple[int, str]]:
     """Line and dotted name of every import, wherever it stands in the file; relative ones made absolute."""
-    here = path.relative_to(ROOT).with_suffix("").parts[:-1]
+    here = ("phonechain", *path.relative_to(ROOT).with_suffix("").parts[:-1])
     for node in ast.walk(tree(path)):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
@@ -83,7 +88,7 @@ def errors() -> frozenset[str]:
     """Names of the classes in the two modules of errors."""
     return frozenset(
         node.name
-        for path in (ROOT / "features" / "errors.py", ROOT / "app" / "errors.py")
+        for path in (ROOT / "features" / "errors.py", ROOT / "app" / "problems" / "errors.py")
         if path.exists()
         for node in tree(path).body
         if isinstance(node, ast.ClassDef)
@@ -96,7 +101,7 @@ def length(node: ast.stmt) -> int:
 
 def test_there_are_sources_to_look_at() -> None:
     assert {package(p) for p in SOURCES} == set(PACKAGES)
-    assert any(module == "features.errors" for p in SOURCES for _, module in imports(p))
+    assert any(module == "phonechain.features.errors" for p in SOURCES for _, module in imports(p))
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=name)
@@ -105,9 +110,21 @@ def test_imports_run_one_way(path: Path) -> None:
     wrong = [
         f"{name(path)}:{line} imports {module}"
         for line, module in imports(path)
-        if module.split(".")[0] in own - ALLOWED[package(path)]
+        if module.removeprefix(PREFIX).split(".")[0] in own - ALLOWED[package(path)]
     ]
     assert not wrong, "\n".join(wrong)
+
+
+EVERYTHING = [
+    p for p in sorted(ROOT.rglob("*.py")) if not {".venv", "phonechain", "build"} & set(p.relative_to(ROOT).parts)
+]
+
+
+@pytest.mark.parametrize("path", EVERYTHING, ids=name)
+def test_the_layers_are_imported_under_one_name(path: Path) -> None:
+    """`model` at top level would be another module than `phonechain.model`, with classes of its own."""
+    wrong = [f"{line} imports {module}" for line, module in imports(path) if module.split(".")[0] in PACKAGES]
+    assert not wrong, "\n".join(f"{name(path)}:{w}" for w in wrong)
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=name)
@@ -156,9 +173,9 @@ def test_no_file_is_long(path: Path) -> None:
     [
         ("import torch.nn", "torch.nn"),
         ("def f():\n    from fastapi import FastAPI", "fastapi"),
-        ("import importlib\nimportlib.import_module('app.main')", "app.main"),
-        ("from ..model import chain", "model"),
-        ("from . import x", "features.sub"),
+        ("import importlib\nimportlib.import_module('phonechain.app.main')", "phonechain.app.main"),
+        ("from ..model import chain", "phonechain.features.model"),
+        ("from . import x", "phonechain.features.sub"),
     ],
 )
 def test_imports_are_found_wherever_they_stand(
@@ -168,7 +185,7 @@ def test_imports_are_found_wherever_they_stand(
     path.parent.mkdir(parents=True)
     path.write_text(source)
     monkeypatch.setitem(globals(), "ROOT", tmp_path)
-    assert found in [module.removeprefix("features.") if "model" in found else module for _, module in imports(path)]
+    assert found in [module for _, module in imports(path)]
 
 
 def test_a_silent_function_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,8 +12,8 @@ from typing import Annotated
 
 import typer
 
-from app.cli import check, cluster, convert, db, demo, evaluate, jobs, label, models, serve, train
-from features.errors import PhonechainError
+from phonechain.app.cli import check, cluster, convert, db, demo, evaluate, jobs, label, models, serve, train
+from phonechain.features.errors import PhonechainError
 
 PROGRAM = "phonechain"
 BAD_INPUT = 2
@@ -38,7 +38,7 @@ def top(
 ) -> None:
     """Options before the command."""
     if version:
-        from app.version import version as installed
+        from phonechain.app.version import version as installed
 
         typer.echo(f"{PROGRAM} {installed()}")
         raise typer.Exit()

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from app.cli import common
-from features.errors import Notice
+from phonechain.app.cli import common
+from phonechain.features.errors import Notice
 
 if TYPE_CHECKING:
-    from features.corpora import Corpus, CorpusProblem
-    from features.segments import Utterance
+    from phonechain.features.corpora import Corpus, CorpusProblem
+    from phonechain.features.segments import Utterance
 
 
 def check(
@@ -35,8 +35,8 @@ def check(
 ) -> None:
     """List every problem of a corpus; the exit code is 1 if there are any."""
     common.existing_folder(corpus, "a corpus folder")
-    from features import corpora
-    from features.corpora.check import check as against_sound
+    from phonechain.features import corpora
+    from phonechain.features.corpora.check import check as against_sound
 
     with common.bars() as bars:
         read = corpora.read(

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from features.errors import SettingsError
+from phonechain.features.errors import SettingsError
 
 if TYPE_CHECKING:
-    from app.settings import Settings
+    from phonechain.app.settings import Settings
 
 PAUSE = 1.0
 """Seconds between two tries to reach the scheduler."""
@@ -30,12 +30,12 @@ def worker(
     host: Annotated[str | None, typer.Option(help="Interface that others reach it by.")] = None,
 ) -> None:
     """Run jobs for a service: join its scheduler, and join again whenever that has been away."""
-    from app import settings
+    from phonechain.app import settings
 
     known = settings.load(scheduler=scheduler)
     if known.scheduler is None:
         raise SettingsError("expected the address of a scheduler, or PHONECHAIN_SCHEDULER, got none")
-    from app.scoring import cores
+    from phonechain.app.labelling.batcher import cores
 
     asyncio.run(_serve(known, processes or cores(), gpus, memory, host))
 
@@ -51,7 +51,7 @@ async def _serve(known: Settings, processes: int, gpus: int, memory: str, host: 
 
 
 async def _one(known: Settings, gpus: int, memory: str, host: str | None, stop: asyncio.Event) -> None:
-    from app.jobs.engine import WARM, configure
+    from phonechain.app.jobs.engine import WARM, configure
 
     configure()
     from distributed import Nanny
@@ -99,7 +99,7 @@ async def _closed(nanny: Any) -> None:
 
 def _own_place(known: Settings) -> dict[str, str]:
     """Variables for the tasks: where this worker's settings name a database, a store or a folder, those are used."""
-    from app.place import OWN
+    from phonechain.app.storage.workspace import OWN
 
     given = {
         "database": known.database,
@@ -118,7 +118,7 @@ def scheduler(
 
 
 async def _schedule(host: str, port: int) -> None:
-    from app.jobs.engine import configure
+    from phonechain.app.jobs.engine import configure
 
     configure()
     from distributed import Scheduler

@@ -8,15 +8,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from features.errors import ModelFileError, Notice, PhonechainError, SettingsError
-from features.files import write_whole
+from phonechain.features.errors import ModelFileError, Notice, PhonechainError, SettingsError
+from phonechain.features.files import write_whole
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from model.labeler import PhoneLabeler
-    from model.training import Progress
+    from phonechain.model.labeler import PhoneLabeler
+    from phonechain.model.learning.training import Progress
 
 DEFAULT = "default"
 
@@ -46,7 +46,7 @@ def load_model(model: str) -> PhoneLabeler:
         ModelFileError: neither.
     """
     path = model_path(model)
-    from model.labeler import PhoneLabeler
+    from phonechain.model.labeler import PhoneLabeler
 
     return PhoneLabeler.load(path)
 
@@ -64,7 +64,7 @@ def model_path(model: str) -> Path:
         return path
     if path.name != model or path.suffix:
         raise ModelFileError(f"expected a model file, got {model}, which is not there", value=model)
-    from model import pretrained_path
+    from phonechain.model import pretrained_path
 
     return pretrained_path(model)
 
@@ -97,7 +97,7 @@ def warn(notices: Iterable[Notice]) -> None:
 
 def file_line(file: Path, error: Exception) -> str:
     """What is wrong with a file as one line, with the number of the line in it where there is one."""
-    from features.corpora.base import CorpusProblem, problem_of
+    from phonechain.features.corpora.base import CorpusProblem, problem_of
 
     if isinstance(error, PhonechainError):
         return str(problem_of(error, file))

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.cli import common
-from features.errors import AnnotationError, Notice, PhonechainError, SettingsError, UnrecognisedAnnotation
+from phonechain.app.cli import common
+from phonechain.features.errors import AnnotationError, Notice, PhonechainError, SettingsError, UnrecognisedAnnotation
 
 if TYPE_CHECKING:
-    from features.annotation import Annotation, Format
+    from phonechain.features.annotation import Annotation, Format
 
 DOUBTFUL = (".txt", ".csv", ".tsv", ".json")
 """Suffixes under which a tree holds other things as well: passed over where they are no annotation."""
@@ -95,7 +95,7 @@ def convert(
 
 
 def _formats() -> dict[str, Format]:
-    from features.annotation import FORMATS
+    from phonechain.features.annotation import FORMATS
 
     return FORMATS
 
@@ -110,7 +110,7 @@ def _format(to: str | None, out: Path, into: bool) -> str:
     """The format to write. Raises SettingsError where nothing says it."""
     if to is not None:
         return _known("--to", to) or ""
-    from features.annotation import format_of
+    from phonechain.features.annotation import format_of
 
     found = None if into or str(out) == "-" else format_of(out.name)
     if found is None:
@@ -147,20 +147,20 @@ def _single(source: Path, out: Path, options: Options) -> None:
 
 
 def _rate(source: Path) -> int | None:
-    from app.conversion import rate_beside
+    from phonechain.app.labelling.conversion import rate_beside
 
     return rate_beside(source)
 
 
 def _read(data: bytes, source: Path, options: Options, utterance: str | None) -> Annotation:
-    from features import annotation as notation
+    from phonechain.features import annotation as notation
 
     return notation.read(data, name=source.name, format=options.from_, rate=options.rate, utterance=utterance)
 
 
 def _convert(read: Annotation, name: Path, target: Path | None, options: Options) -> tuple[Notice, ...]:
     """Write one annotation; returns what is to be said about it."""
-    from app import conversion
+    from phonechain.app.labelling import conversion
 
     made = conversion.convert(read, options.to, tier=options.tier, rate=options.rate, recording=name.stem)
     common.write_output(made.data, target)
@@ -202,7 +202,7 @@ def _scan(source: Path, options: Options) -> list[Path]:
     """The files that may be annotations, in order of path."""
     if source.is_file():
         return [source]
-    from features.annotation import SUFFIXES
+    from phonechain.features.annotation import SUFFIXES
 
     suffixes = _formats()[options.from_].suffixes if options.from_ is not None else SUFFIXES
     found = []
@@ -224,8 +224,8 @@ def _failed(file: Path, error: PhonechainError | OSError, tally: Tally, line: Ca
 def _one_of_many(
     file: Path, root: Path, out: Path, options: Options, tally: Tally, verbose: bool, line: Callable[[str], None]
 ) -> None:
-    from app import conversion
-    from features import annotation as notation
+    from phonechain.app.labelling import conversion
+    from phonechain.features import annotation as notation
 
     rate = options.rate if options.rate is not None else conversion.rate_beside(file)
     own = Options(options.to, options.from_, options.tier, rate, options.force)

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from features.errors import SettingsError
+from phonechain.features.errors import SettingsError
 
 if TYPE_CHECKING:
-    from app.place import Place
+    from phonechain.app.storage.workspace import Place
 
 db = typer.Typer(
     help="The database of the service, as PHONECHAIN_DATABASE and PHONECHAIN_DATA say.", no_args_is_help=True
@@ -18,8 +18,8 @@ keys = typer.Typer(help="API keys of the service.", no_args_is_help=True)
 
 
 def _place() -> Place:
-    from app import settings
-    from app.place import Place
+    from phonechain.app import settings
+    from phonechain.app.storage.workspace import Place
 
     place = Place.of(settings.load())
     if place.db.sqlite:
@@ -30,7 +30,7 @@ def _place() -> Place:
 @db.command("upgrade")
 def upgrade(revision: Annotated[str, typer.Argument(help="Revision to go to.")] = "head") -> None:
     """Bring the tables up to date."""
-    from app.db import migrate
+    from phonechain.app.storage.migrations import migrate
 
     database = _place().db
     migrate.upgrade(database, revision)
@@ -42,7 +42,7 @@ def downgrade(
     revision: Annotated[str, typer.Argument(help="Revision to go back to; base removes everything.")],
 ) -> None:
     """Bring the tables back to an earlier revision."""
-    from app.db import migrate
+    from phonechain.app.storage.migrations import migrate
 
     database = _place().db
     migrate.downgrade(database, revision)
@@ -52,7 +52,7 @@ def downgrade(
 @db.command("current")
 def current() -> None:
     """Say which revision the database is at, and which is the newest; exit code 1 where they differ."""
-    from app.db import migrate
+    from phonechain.app.storage.migrations import migrate
 
     at = migrate.current(_place().db)
     typer.echo(f"at {at or 'base'}, the newest is {migrate.newest()}")
@@ -66,8 +66,8 @@ def add(
     scope: Annotated[list[str] | None, typer.Option(help="read, label, train or admin; may be repeated.")] = None,
 ) -> None:
     """Make a key and print it, this once. From the first key on, every request needs one."""
-    from app import security
-    from app.db import migrate
+    from phonechain.app.http.middleware import keys as security
+    from phonechain.app.storage.migrations import migrate
 
     scopes = scope or ["label"]
     for given in scopes:
@@ -83,8 +83,9 @@ def add(
 @keys.command("list")
 def list_() -> None:
     """List the keys, without their secrets."""
-    from app import paging, security
-    from app.cli import common
+    from phonechain.app.cli import common
+    from phonechain.app.http import pagination as paging
+    from phonechain.app.http.middleware import keys as security
 
     table = common.table("id", "name", "scopes", "created", "revoked")
     for row in security.everything(_place()):
@@ -97,7 +98,7 @@ def list_() -> None:
 @keys.command("revoke")
 def revoke(id: Annotated[str, typer.Argument(help="Id of the key.")]) -> None:
     """Make a key useless."""
-    from app import security
+    from phonechain.app.http.middleware import keys as security
 
     security.revoke(_place(), id)
     typer.echo(f"{id} is revoked")

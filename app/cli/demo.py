@@ -6,13 +6,13 @@ from pathlib import Path
 
 import typer
 
-from app.cli import common, label
-from app.samples import AUDIO, SEGMENTS, TEXT
+from phonechain.app.cli import common, label
+from phonechain.app.samples import AUDIO, SEGMENTS, TEXT
 
 
 def demo() -> None:
     """Label the sample that comes with the package."""
-    from app.settings import load
+    from phonechain.app.settings import load
 
     settings = load()
     labeler = common.load_model(common.DEFAULT)

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.cli import common
+from phonechain.app.cli import common
 
 if TYPE_CHECKING:
-    from features.corpora import Corpus
-    from features.segments import Utterance
-    from model.evaluation import Evaluation
+    from phonechain.features.corpora import Corpus
+    from phonechain.features.segments import Utterance
+    from phonechain.model.scoring.evaluation import Evaluation
 
 
 def evaluate(
@@ -35,13 +35,13 @@ def evaluate(
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
     """Score a model on a labelled corpus."""
-    from app.cli.label import checked_options
-    from app.cli.train import read_corpus
+    from phonechain.app.cli.label import checked_options
+    from phonechain.app.cli.train import read_corpus
 
     common.existing_folder(corpus, "a corpus folder")
     options = checked_options(decode=decode)
     labeler = common.load_model(model)
-    from model.evaluation import score
+    from phonechain.model.scoring.evaluation import score
 
     with common.bars() as bars:
         read = read_corpus(corpus, bars, tier=tier, layout=layout, table=table, fix=fix)
@@ -67,7 +67,7 @@ def evaluate(
 
 
 def _chosen(corpus: Corpus, split: str | None) -> tuple[str | None, list[Utterance]]:
-    from app.cli.train import chosen_split
+    from phonechain.app.cli.train import chosen_split
 
     name = split if split is not None else ("test" if "test" in corpus.splits() else None)
     return name, corpus.utterances if name is None else chosen_split(corpus, name)

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from app.cli import common
-from app.cli.label import checked_options
-from features.errors import SettingsError
+from phonechain.app.cli import common
+from phonechain.app.cli.label import checked_options
+from phonechain.features.errors import SettingsError
 
 if TYPE_CHECKING:
-    from app.client import Client
+    from phonechain.app.client import Client
 
 jobs = typer.Typer(help="Jobs of a service: start them, watch them, fetch what they made.", no_args_is_help=True)
 Url = Annotated[str, typer.Option("--url", envvar="PHONECHAIN_URL", help="Address of the service.")]
@@ -30,7 +30,7 @@ URL = "http://127.0.0.1:8000"
 
 
 def _client(url: str, key: str | None) -> Client:
-    from app.client import Client
+    from phonechain.app.client import Client
 
     return Client(url, key=key)
 

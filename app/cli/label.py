@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from app.cli import common
-from features.errors import SettingsError
+from phonechain.app.cli import common
+from phonechain.features.errors import SettingsError
 
 if TYPE_CHECKING:
-    from app.labelling import Prepared
-    from model.answers import LabelledSegment
-    from model.labeler import PhoneLabeler
+    from phonechain.app.labelling.pipeline import Prepared
+    from phonechain.model.answers import LabelledSegment
+    from phonechain.model.labeler import PhoneLabeler
 
 
 def label(
@@ -82,7 +82,7 @@ def label(
     )
     common.check_output(table)
     if audio.is_dir():
-        from app.cli.label_folder import label_folder
+        from phonechain.app.cli.label_folder import label_folder
 
         if segments is not None:
             raise SettingsError(
@@ -104,7 +104,7 @@ def label(
     else:
         common.write_output(written(labeler, model, ready, labelled, wanted), out)
     if doubtful or table is not None:
-        from app.cli.label_folder import Rows
+        from phonechain.app.cli.label_folder import Rows
 
         rows = Rows()
         rows.add(str(segments), ready, labelled)
@@ -118,7 +118,7 @@ def written(
     if wanted == "json":
         answer = as_answer(labeler, model, ready, labelled)
         return json.dumps(answer, ensure_ascii=False, indent=2).encode("utf-8") + b"\n"
-    from app import labelling
+    from phonechain.app.labelling import pipeline as labelling
 
     return labelling.annotated(ready, labelled, wanted)
 
@@ -131,8 +131,8 @@ def checked_options(**options: Any) -> dict[str, Any]:
     """
     from pydantic import ValidationError
 
-    from app.schemas.classify import ClassifyOptions
-    from app.wording import expected
+    from phonechain.app.problems.wording import expected
+    from phonechain.app.schemas.classify import ClassifyOptions
 
     try:
         known = ClassifyOptions(**options)
@@ -147,7 +147,7 @@ def checked_options(**options: Any) -> dict[str, Any]:
 
 
 def _wanted_format(format: str | None, out: Path | None) -> str:
-    from features.annotation import FORMATS
+    from phonechain.features.annotation import FORMATS
 
     if format is not None:
         known = ["table", "json", *(name for name in FORMATS if name != "json")]
@@ -168,8 +168,8 @@ def label_files(
     labeler: PhoneLabeler, audio: Path, segments: Path, *, n_best: int, decode: Any, **options: Any
 ) -> tuple[Prepared, list[LabelledSegment]]:
     """Read two files and label the segments. Raises PhonechainError, OSError."""
-    from app import labelling
-    from features import annotation as notation
+    from phonechain.app.labelling import pipeline as labelling
+    from phonechain.features import annotation as notation
 
     segmentation = notation.read(segments.read_bytes(), name=segments.name)
     ready = labelling.prepared(audio, segmentation, labeler.features_, **options)
@@ -181,8 +181,8 @@ def label_files(
 
 def as_answer(labeler: PhoneLabeler, name: str, ready: Prepared, labelled: Sequence[LabelledSegment]) -> dict[str, Any]:
     """The same JSON as `POST /classify` answers, without the timing."""
-    from app.labelling import with_skipped
-    from app.schemas.classify import answer
+    from phonechain.app.labelling.pipeline import with_skipped
+    from phonechain.app.schemas.classify import answer
 
     return answer(
         name=Path(name).stem,
@@ -201,7 +201,7 @@ def print_table(ready: Prepared, labelled: Sequence[LabelledSegment], out: Path 
 
     A segment that was set aside has its times and its given label only.
     """
-    from app.labelling import with_skipped
+    from phonechain.app.labelling.pipeline import with_skipped
 
     given = any(segment.given is not None for segment in labelled)
     more = max((len(segment.n_best) for segment in labelled), default=1) > 1

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from app.cli import common
-from features.errors import Notice, PhonechainError, SettingsError
+from phonechain.app.cli import common
+from phonechain.features.errors import Notice, PhonechainError, SettingsError
 
 if TYPE_CHECKING:
-    from app.labelling import Prepared, Skipped
-    from features.annotation import Annotation
-    from features.corpora.folder import Pair
-    from model.answers import LabelledSegment
-    from model.labeler import PhoneLabeler
+    from phonechain.app.labelling.pipeline import Prepared, Skipped
+    from phonechain.features.annotation import Annotation
+    from phonechain.features.corpora.folder import Pair
+    from phonechain.model.answers import LabelledSegment
+    from phonechain.model.labeler import PhoneLabeler
 
 BATCH = 16
 """Recordings labelled at once."""
@@ -53,7 +53,7 @@ class Rows:
     rows: list[tuple[float, str, int, LabelledSegment | Skipped]] = field(default_factory=list)
 
     def add(self, file: str, ready: Prepared, labelled: Sequence[LabelledSegment]) -> None:
-        from app.labelling import with_skipped
+        from phonechain.app.labelling.pipeline import with_skipped
 
         for n, segment in enumerate(with_skipped(ready, labelled)):
             self.rows.append((_certainty(segment), file, n, segment))
@@ -119,9 +119,9 @@ def label_folder(
 
     Exits with 1 if files could not be used, 2 if nothing could be done.
     """
-    from app.cli.label import written
-    from app.labelling import label_sequences
-    from features.corpora import folder
+    from phonechain.app.cli.label import written
+    from phonechain.app.labelling.pipeline import label_sequences
+    from phonechain.features.corpora import folder
 
     form = _checked(root, out, format, doubtful, table)
     pairs, problems = folder.pairs(root)
@@ -173,7 +173,7 @@ def label_folder(
 
 def _checked(root: Path, out: Path | None, format: str | None, doubtful: int, table: Path | None) -> str | None:
     """The format that is asked for. Raises SettingsError."""
-    from features.annotation import FORMATS
+    from phonechain.features.annotation import FORMATS
 
     if out is None and not doubtful and table is None:
         raise SettingsError("expected --out DIR for a folder (or --doubtful, or --table), got none")
@@ -199,8 +199,9 @@ def _prepared(
     fail: Callable[[Path, Exception], None],
 ) -> list[Work]:
     """Read, decode and compute features; what cannot be used is told and left out."""
-    from app import conversion, labelling
-    from features.annotation import FORMATS
+    from phonechain.app.labelling import conversion
+    from phonechain.app.labelling import pipeline as labelling
+    from phonechain.features.annotation import FORMATS
 
     ready = []
     for pair in pairs:
@@ -219,16 +220,16 @@ def _prepared(
 
 
 def _of_sound(error: Exception) -> bool:
-    from features.errors import AudioError
+    from phonechain.features.errors import AudioError
 
     return isinstance(error, AudioError)
 
 
 def _annotation(pair: Pair) -> tuple[Path, Annotation]:
     """The first candidate that is an annotation. Raises AnnotationError, OSError."""
-    from app.conversion import rate_beside
-    from features import annotation as notation
-    from features.errors import UnrecognisedAnnotation
+    from phonechain.app.labelling.conversion import rate_beside
+    from phonechain.features import annotation as notation
+    from phonechain.features.errors import UnrecognisedAnnotation
 
     if pair.part is not None:
         return pair.annotations[0], pair.part
@@ -250,7 +251,7 @@ class _Notices:
     """Warnings of many files, one of each kind with the number of files."""
 
     def __init__(self) -> None:
-        from features.corpora.base import NoticeCount
+        from phonechain.features.corpora.base import NoticeCount
 
         self._count = NoticeCount()
 

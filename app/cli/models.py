@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from app.cli import common
+from phonechain.app.cli import common
 
 
 def models(

@@ -10,9 +10,9 @@ from typing import Annotated
 
 import typer
 
-from features.errors import SettingsError
+from phonechain.features.errors import SettingsError
 
-log = logging.getLogger("app.serve")
+log = logging.getLogger("phonechain.app.serve")
 
 
 def serve(
@@ -22,22 +22,22 @@ def serve(
     models: Annotated[Path | None, typer.Option(help="Folder of further model files.")] = None,
 ) -> None:
     """Serve the HTTP interface. Further settings come from PHONECHAIN_ variables."""
-    from app import settings
+    from phonechain.app import settings
 
     known = settings.load(host=host, port=port, model=model, models=models)
     settings.check_places(known)
     # Before numpy and torch are loaded: their thread pools read it once. scoring.set_threads gives torch its own.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    from app import logs
+    from phonechain.app.ops import logs
 
     logs.configure(known.log_format, known.log_level)
     for line in settings.unknown_variables():
         log.warning(line)
     listening = _listen(known.host, known.port)
     with listening:
-        from app.cli.demo import curl
-        from app.main import create_app
-        from app.serving import Server
+        from phonechain.app.cli.demo import curl
+        from phonechain.app.http.server import Server
+        from phonechain.app.main import create_app
 
         address = _address(listening)
 

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from app.cli import common
-from features.errors import CorpusError, SettingsError
+from phonechain.app.cli import common
+from phonechain.features.errors import CorpusError, SettingsError
 
 if TYPE_CHECKING:
-    from features.corpora import Corpus
-    from features.segments import Utterance
-    from model.labeler import PhoneLabeler
-    from model.settings import Preset
-    from model.training import Progress
+    from phonechain.features.corpora import Corpus
+    from phonechain.features.segments import Utterance
+    from phonechain.model.labeler import PhoneLabeler
+    from phonechain.model.learning.training import Progress
+    from phonechain.model.settings import Preset
 
 
 def train(
@@ -71,8 +71,8 @@ def train(
     run = _run_folder(out, run_dir, resume)
     start = common.load_model(base) if base is not None else None
     settings = changed(preset, [*(set_ or []), *_own(epochs=epochs, seed=seed)], start)
-    from model.labeler import PhoneLabeler
-    from model.training import CHECKPOINT
+    from phonechain.model.labeler import PhoneLabeler
+    from phonechain.model.learning.training import CHECKPOINT
 
     labeler = PhoneLabeler(
         settings.name,
@@ -125,7 +125,7 @@ def _run_folder(out: Path, run_dir: Path | None, resume: bool) -> Path:
     """
     common.check_output(out)
     run = run_dir if run_dir is not None else out.with_name(out.name + ".run")
-    from model.training import CHECKPOINT
+    from phonechain.model.learning.training import CHECKPOINT
 
     there = (run / CHECKPOINT).exists()
     if there and not resume:
@@ -145,7 +145,7 @@ def changed(preset_name: str, changes: list[str], base: PhoneLabeler | None = No
     Raises:
         SettingsError: no such preset or setting, or a value that it cannot have.
     """
-    from model import settings as known
+    from phonechain.model import settings as known
 
     if base is not None:
         name = base.preset if base.preset in known.preset_names() else preset_name
@@ -165,7 +165,7 @@ def changed(preset_name: str, changes: list[str], base: PhoneLabeler | None = No
 
 
 def _with(settings: Any, path: list[str], value: str, key: str) -> Any:
-    from model import settings as known
+    from phonechain.model import settings as known
 
     if isinstance(settings, tuple):
         if not (path and path[0].isdecimal() and int(path[0]) < len(settings)):
@@ -188,7 +188,7 @@ def read_corpus(root: Path, bars: common.Bars, **options: Any) -> Corpus:
     Raises:
         CorpusError: nothing usable.
     """
-    from features import corpora
+    from phonechain.features import corpora
 
     corpus = corpora.read(root, progress=bars.counting("corpus"), **options)
     for problem in corpus.problems[:5]:

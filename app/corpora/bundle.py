@@ -13,13 +13,13 @@ from typing import Any
 
 from starlette.datastructures import UploadFile
 
-from app import uploads
-from app.archives import Caps
-from app.corpora import intake
-from app.db.tables import Corpus
-from app.errors import InvalidRequest
-from app.place import Place
-from app.settings import Settings
+from phonechain.app.corpora import intake
+from phonechain.app.http import uploads
+from phonechain.app.problems.errors import InvalidRequest
+from phonechain.app.settings import Settings
+from phonechain.app.storage.archives import Caps
+from phonechain.app.storage.tables import Corpus
+from phonechain.app.storage.workspace import Place
 
 _PLAIN = re.compile(r"[^\w.-]+")
 

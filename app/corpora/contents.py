@@ -11,17 +11,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from app import archives
-from app.archives import Caps
-from app.corpora import manifest
-from app.corpora.manifest import Line
-from app.db.tables import Corpus
-from app.place import Place, locked
-from app.store import remote
-from features.corpora.base import Spelling, segments_of
-from features.errors import CorpusError, PhonechainError
-from features.files import write_whole
-from features.segments import Utterance
+from phonechain.app.corpora import manifest
+from phonechain.app.corpora.manifest import Line
+from phonechain.app.storage import archives
+from phonechain.app.storage.archives import Caps
+from phonechain.app.storage.blobs import remote
+from phonechain.app.storage.tables import Corpus
+from phonechain.app.storage.workspace import Place, locked
+from phonechain.features.corpora.base import Spelling, segments_of
+from phonechain.features.errors import CorpusError, PhonechainError
+from phonechain.features.files import write_whole
+from phonechain.features.segments import Utterance
 
 UNPACKED = Caps(files=2**40, total=2**60)
 """An archive that was taken in was counted then."""

@@ -9,16 +9,16 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from app.archives import Caps
-from app.corpora import contents, manifest
-from app.corpora.manifest import Line
-from app.db.tables import Corpus
-from app.errors import InvalidRequest, PlaceNotAllowed
-from app.ids import new_id
-from app.place import Place
-from features import corpora
-from features.corpora import CorpusProblem
-from features.errors import CorpusError
+from phonechain.app.corpora import contents, manifest
+from phonechain.app.corpora.manifest import Line
+from phonechain.app.problems.errors import InvalidRequest, PlaceNotAllowed
+from phonechain.app.storage.archives import Caps
+from phonechain.app.storage.ids import new_id
+from phonechain.app.storage.tables import Corpus
+from phonechain.app.storage.workspace import Place
+from phonechain.features import corpora
+from phonechain.features.corpora import CorpusProblem
+from phonechain.features.errors import CorpusError
 
 MOST_PROBLEMS = 1000
 """Problems that a corpus lists; `problem_count` counts all."""

@@ -18,16 +18,18 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import make_url
 
-from app import webhooks
-from app.db import migrate
-from app.db.tables import CANCELLED, QUEUED, RUNNING, Job
-from app.errors import DatabaseAway, SchedulerAway
-from app.jobs import label, sweep, table, work
-from app.jobs.shown import shown
-from app.place import Place
-from app.scoring import cores
-from app.settings import Settings
-from features.errors import PhonechainError
+from phonechain.app.jobs import cleanup as sweep
+from phonechain.app.jobs import label, webhooks
+from phonechain.app.jobs import repository as table
+from phonechain.app.jobs import tasks as work
+from phonechain.app.jobs.documents import shown
+from phonechain.app.labelling.batcher import cores
+from phonechain.app.problems.errors import DatabaseAway, SchedulerAway
+from phonechain.app.settings import Settings
+from phonechain.app.storage.migrations import migrate
+from phonechain.app.storage.tables import CANCELLED, QUEUED, RUNNING, Job
+from phonechain.app.storage.workspace import Place
+from phonechain.features.errors import PhonechainError
 
 if TYPE_CHECKING:
     from distributed import Client, LocalCluster
@@ -285,7 +287,7 @@ def configure() -> None:
     dask.config.set(SETTINGS)
 
 
-WARM = "app.jobs.warm"
+WARM = "phonechain.app.jobs.preload"
 """What workers load when they start."""
 
 SETTINGS = {

@@ -5,17 +5,18 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from app.corpora import contents
-from app.corpora.manifest import Line
-from app.db.tables import FileError, Job
-from app.jobs import shared, table
-from app.jobs.patience import patiently
-from app.jobs.train import _Report
-from app.place import Place
-from features.errors import CorpusError, PhonechainError
+from phonechain.app.corpora import contents
+from phonechain.app.corpora.manifest import Line
+from phonechain.app.jobs import execution as shared
+from phonechain.app.jobs import repository as table
+from phonechain.app.jobs.outage import patiently
+from phonechain.app.jobs.train import _Report
+from phonechain.app.storage.tables import FileError, Job
+from phonechain.app.storage.workspace import Place
+from phonechain.features.errors import CorpusError, PhonechainError
 
 if TYPE_CHECKING:
-    from features.segments import Utterance
+    from phonechain.features.segments import Utterance
 
 
 def run(place: Place, job: Job) -> None:
@@ -25,7 +26,7 @@ def run(place: Place, job: Job) -> None:
         Cancelled, Fenced, and whatever makes the job fail.
     """
     shared.one_thread()
-    from model.evaluation import evaluate
+    from phonechain.model.scoring.evaluation import evaluate
 
     spec = job.spec
     corpus = shared.corpus_of(place, spec["corpus"])

@@ -14,24 +14,25 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from app import labelling
-from app.corpora import contents
-from app.corpora.contents import Files
-from app.corpora.manifest import Line
-from app.db.tables import FileError, Job, Shard
-from app.jobs import shared, table
-from app.jobs.patience import Often, patiently
-from app.labelling import Gaps, Skipped
-from app.place import Place
-from app.schemas.classify import finite, gaps_done, rounded
-from features import annotation as notation
-from features.annotation.base import name_stem
-from features.errors import PhonechainError
+from phonechain.app.corpora import contents
+from phonechain.app.corpora.contents import Files
+from phonechain.app.corpora.manifest import Line
+from phonechain.app.jobs import execution as shared
+from phonechain.app.jobs import repository as table
+from phonechain.app.jobs.outage import Often, patiently
+from phonechain.app.labelling import pipeline as labelling
+from phonechain.app.labelling.pipeline import Gaps, Skipped
+from phonechain.app.schemas.classify import finite, gaps_done, rounded
+from phonechain.app.storage.tables import FileError, Job, Shard
+from phonechain.app.storage.workspace import Place
+from phonechain.features import annotation as notation
+from phonechain.features.annotation.base import name_stem
+from phonechain.features.errors import PhonechainError
 
 if TYPE_CHECKING:
-    from app.labelling import Prepared
-    from model.answers import LabelledSegment
-    from model.labeler import PhoneLabeler
+    from phonechain.app.labelling.pipeline import Prepared
+    from phonechain.model.answers import LabelledSegment
+    from phonechain.model.labeler import PhoneLabeler
 
 BATCH = 16
 """Utterances labelled at once: few enough that a cancel is heard soon."""

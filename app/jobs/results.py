@@ -15,10 +15,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from app.db.tables import FileError, Shard
-from app.jobs import table
-from app.jobs.label import ROWS
-from app.place import Place
+from phonechain.app.jobs import repository as table
+from phonechain.app.jobs.label import ROWS
+from phonechain.app.storage.tables import FileError, Shard
+from phonechain.app.storage.workspace import Place
 
 Format = Literal["zip", "jsonl", "csv"]
 Sort = Literal["corpus", "doubt", "given"]

@@ -9,20 +9,22 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from app import references, shelf
-from app.corpora import contents
-from app.corpora.manifest import Line
-from app.db.tables import FileError, Job
-from app.jobs import shared, table
-from app.jobs.patience import Often, patiently
-from app.place import Place
-from features.errors import CorpusError, PhonechainError
+from phonechain.app.corpora import contents
+from phonechain.app.corpora.manifest import Line
+from phonechain.app.jobs import execution as shared
+from phonechain.app.jobs import repository as table
+from phonechain.app.jobs.outage import Often, patiently
+from phonechain.app.models import repository as shelf
+from phonechain.app.storage import references
+from phonechain.app.storage.tables import FileError, Job
+from phonechain.app.storage.workspace import Place
+from phonechain.features.errors import CorpusError, PhonechainError
 
 if TYPE_CHECKING:
-    from features.segments import Utterance
-    from model.labeler import PhoneLabeler
-    from model.settings import Preset
-    from model.training import Progress
+    from phonechain.features.segments import Utterance
+    from phonechain.model.labeler import PhoneLabeler
+    from phonechain.model.learning.training import Progress
+    from phonechain.model.settings import Preset
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +34,7 @@ REPORT = 0.5
 
 def settings_of(spec: dict[str, Any]) -> Preset:
     """The preset of a job with its changes. Raises SettingsError."""
-    from model import settings
+    from phonechain.model import settings
 
     made = settings.preset(spec["preset"])
     if spec.get("model_settings"):
@@ -81,7 +83,7 @@ def run(place: Place, job: Job) -> None:
 
 
 def _labeler(spec: dict[str, Any], base: PhoneLabeler | None) -> PhoneLabeler:
-    from model.labeler import PhoneLabeler
+    from phonechain.model.labeler import PhoneLabeler
 
     chosen = settings_of(spec)
     return PhoneLabeler(
@@ -126,7 +128,7 @@ def _keep_partial(place: Place, job: Job, labeler: PhoneLabeler) -> None:
 
     It is no version of the model: nobody said that it is good enough, and its posteriors are not calibrated.
     """
-    from model.tuning import recover
+    from phonechain.model.learning.warm_start import recover
 
     folder = place.run_folder(job.id)
     try:
@@ -225,6 +227,6 @@ class _Report:
 
 def has_checkpoint(folder: Path) -> bool:
     """Whether a run can go on from a whole epoch."""
-    from model.training import CHECKPOINT
+    from phonechain.model.learning.training import CHECKPOINT
 
     return (folder / CHECKPOINT).exists()

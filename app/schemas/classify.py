@@ -11,10 +11,10 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
-from app.labelling import MAX_GAP, Gaps, Skipped
-from features.annotation import FORMATS
-from features.errors import Notice
-from features.segments import Segment
+from phonechain.app.labelling.pipeline import MAX_GAP, Gaps, Skipped
+from phonechain.features.annotation import FORMATS
+from phonechain.features.errors import Notice
+from phonechain.features.segments import Segment
 
 
 def _channel(value: Any) -> Any:

@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 from pydantic_core import PydanticCustomError
 
-from app.labelling import MAX_GAP
-from app.schemas.classify import _channel
-from features.annotation import FORMATS
+from phonechain.app.labelling.pipeline import MAX_GAP
+from phonechain.app.schemas.classify import _channel
+from phonechain.features.annotation import FORMATS
 
 State = Literal["queued", "running", "cancelling", "succeeded", "failed", "cancelled"]
 Kind = Literal["train", "label", "evaluate"]

@@ -6,7 +6,7 @@ format.
 
 from __future__ import annotations
 
-from features.annotation import (
+from phonechain.features.annotation import (
     audacity,
     ctm,
     eaf,
@@ -21,7 +21,7 @@ from features.annotation import (
     timit,
     xlabel,
 )
-from features.annotation.base import (
+from phonechain.features.annotation.base import (
     MAX_BYTES,
     MAX_ENTRIES,
     SNIFFED,
@@ -32,9 +32,9 @@ from features.annotation.base import (
     Tier,
     shown,
 )
-from features.annotation.tiers import add_labels, choose_tier, listed, tier_segments
-from features.annotation.tiers import left_out as _left_out
-from features.errors import AnnotationError, UnrecognisedAnnotation
+from phonechain.features.annotation.tiers import add_labels, choose_tier, listed, tier_segments
+from phonechain.features.annotation.tiers import left_out as _left_out
+from phonechain.features.errors import AnnotationError, UnrecognisedAnnotation
 
 __all__ = [
     "FORMATS",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from features.annotation.base import (
+from phonechain.features.annotation.base import (
     SNIFFED,
     Annotation,
     Format,
@@ -20,9 +20,9 @@ from features.annotation.base import (
     seconds,
     shown,
 )
-from features.annotation.tiers import main_tier
-from features.errors import AnnotationSyntaxError
-from features.segments import Segment
+from phonechain.features.annotation.tiers import main_tier
+from phonechain.features.errors import AnnotationSyntaxError
+from phonechain.features.segments import Segment
 
 _TIME = re.compile(r"[+-]?[0-9]+[.,]?[0-9]*(?:[eE][+-]?[0-9]+)?")
 

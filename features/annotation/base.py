@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
-from features.annotation.encoding import decode
-from features.errors import AnnotationError, AnnotationSyntaxError, Notice
-from features.segments import ROUNDING, Segment
+from phonechain.features.annotation.encoding import decode
+from phonechain.features.errors import AnnotationError, AnnotationSyntaxError, Notice
+from phonechain.features.segments import ROUNDING, Segment
 
 MAX_BYTES = 64 * 2**20
 MAX_ENTRIES = 1_000_000

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from features.annotation.base import (
+from phonechain.features.annotation.base import (
     SCORE,
     SNIFFED,
     Annotation,
@@ -22,9 +22,9 @@ from features.annotation.base import (
     seconds,
     shown,
 )
-from features.annotation.tiers import main_tier
-from features.errors import AnnotationError, AnnotationSyntaxError
-from features.segments import Segment
+from phonechain.features.annotation.tiers import main_tier
+from phonechain.features.errors import AnnotationError, AnnotationSyntaxError
+from phonechain.features.segments import Segment
 
 _EMPTY = "<eps>"
 

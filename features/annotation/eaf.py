@@ -14,10 +14,10 @@ from itertools import pairwise
 from operator import attrgetter
 from xml.sax.saxutils import escape  # nosec B406  writes XML, reads none
 
-from features.annotation.base import Annotation, Format, Source, Tier, number
-from features.annotation.eaf_xml import Aligned, Document
-from features.errors import Notice
-from features.segments import Segment
+from phonechain.features.annotation.base import Annotation, Format, Source, Tier, number
+from phonechain.features.annotation.eaf_xml import Aligned, Document
+from phonechain.features.errors import Notice
+from phonechain.features.segments import Segment
 
 _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 

@@ -11,8 +11,8 @@ import re
 from typing import NoReturn
 from xml.parsers import expat
 
-from features.annotation.base import MAX_TIERS, check_count, shown
-from features.errors import AnnotationSyntaxError
+from phonechain.features.annotation.base import MAX_TIERS, check_count, shown
+from phonechain.features.errors import AnnotationSyntaxError
 
 Aligned = tuple[str, str, str, str]
 """id, first slot, second slot, text"""

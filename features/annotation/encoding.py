@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import re
 
-from features.errors import AnnotationError, Notice, UnrecognisedAnnotation
+from phonechain.features.errors import AnnotationError, Notice, UnrecognisedAnnotation
 
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8"),

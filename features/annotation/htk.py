@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from features.annotation.base import (
+from phonechain.features.annotation.base import (
     MAX_TIERS,
     SCORE,
     Annotation,
@@ -22,9 +22,9 @@ from features.annotation.base import (
     number,
     shown,
 )
-from features.annotation.tiers import aligned, main_tier
-from features.errors import AnnotationSyntaxError, Notice
-from features.segments import Segment
+from phonechain.features.annotation.tiers import aligned, main_tier
+from phonechain.features.errors import AnnotationSyntaxError, Notice
+from phonechain.features.segments import Segment
 
 UNIT = 1e7
 """HTK units in a second."""

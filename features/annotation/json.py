@@ -13,7 +13,7 @@ import json
 import math
 from typing import Any
 
-from features.annotation.base import (
+from phonechain.features.annotation.base import (
     ANSWER,
     MAX_SECONDS,
     POSTERIOR,
@@ -25,8 +25,8 @@ from features.annotation.base import (
     printable,
     shown,
 )
-from features.errors import AnnotationSyntaxError, UnrecognisedAnnotation
-from features.segments import Segment
+from phonechain.features.errors import AnnotationSyntaxError, UnrecognisedAnnotation
+from phonechain.features.segments import Segment
 
 _STARTS = ("start", "begin", "xmin", "time", "number")
 _ENDS = ("end", "stop", "xmax")

@@ -13,7 +13,7 @@ from collections import defaultdict
 from operator import itemgetter
 from typing import Any
 
-from features.annotation.base import (
+from phonechain.features.annotation.base import (
     ANSWER,
     MAX_SECONDS,
     POSTERIOR,
@@ -30,10 +30,10 @@ from features.annotation.base import (
     printable,
     shown,
 )
-from features.annotation.json import json_number, kind_of, load
-from features.annotation.tiers import beside
-from features.errors import AnnotationSyntaxError, Notice
-from features.segments import Segment
+from phonechain.features.annotation.json import json_number, kind_of, load
+from phonechain.features.annotation.tiers import beside
+from phonechain.features.errors import AnnotationSyntaxError, Notice
+from phonechain.features.segments import Segment
 
 _CHOICES = ("text", "choices", "taxonomy", "number", "rating")
 

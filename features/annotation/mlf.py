@@ -6,9 +6,9 @@ Source: the HTK Book, section "Master label files". After `#!MLF!#` each recordi
 
 from __future__ import annotations
 
-from features.annotation import htk
-from features.annotation.base import ANY, Annotation, Format, Source, name_stem, pick, shown
-from features.errors import AnnotationSyntaxError
+from phonechain.features.annotation import htk
+from phonechain.features.annotation.base import ANY, Annotation, Format, Source, name_stem, pick, shown
+from phonechain.features.errors import AnnotationSyntaxError
 
 
 def sniff(source: Source) -> int:

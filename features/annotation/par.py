@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from itertools import product
 
-from features.annotation.base import (
+from phonechain.features.annotation.base import (
     ANSWER,
     POSTERIOR,
     Annotation,
@@ -24,9 +24,9 @@ from features.annotation.base import (
     one_line,
     shown,
 )
-from features.annotation.tiers import choose_tier
-from features.errors import AnnotationSyntaxError, Notice
-from features.segments import Segment
+from phonechain.features.annotation.tiers import choose_tier
+from phonechain.features.errors import AnnotationSyntaxError, Notice
+from phonechain.features.segments import Segment
 
 RATE = 16000
 """Samples a second in what we write, and in files that do not say."""

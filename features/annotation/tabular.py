@@ -14,7 +14,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 
-from features.annotation.base import (
+from phonechain.features.annotation.base import (
     Annotation,
     Format,
     Source,
@@ -26,9 +26,9 @@ from features.annotation.base import (
     one_line,
     seconds,
 )
-from features.annotation.tiers import aligned
-from features.errors import AnnotationSyntaxError, UnrecognisedAnnotation
-from features.segments import Segment
+from phonechain.features.annotation.tiers import aligned
+from phonechain.features.errors import AnnotationSyntaxError, UnrecognisedAnnotation
+from phonechain.features.segments import Segment
 
 _STARTS = {"start", "begin", "onset", "tmin", "xmin", "starttime", "begintime", "from", "t0", "time"}
 _ENDS = {"end", "offset", "stop", "tmax", "xmax", "endtime", "stoptime", "to", "t1"}

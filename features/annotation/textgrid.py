@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 
-from features.annotation.base import Annotation, Format, Source, Tier, check_count, number, seconds, shown
-from features.errors import AnnotationError, AnnotationSyntaxError, Notice
-from features.segments import ROUNDING, Segment
+from phonechain.features.annotation.base import Annotation, Format, Source, Tier, check_count, number, seconds, shown
+from phonechain.features.errors import AnnotationError, AnnotationSyntaxError, Notice
+from phonechain.features.segments import ROUNDING, Segment
 
 # Space, comments, noise. Possessive throughout, so that no input makes the machine try twice.
 _NOISE = r"""(?:\s++|![^\n]*+|[^\s"<!+\-0-9]\S*+)*+"""

@@ -10,10 +10,19 @@ from __future__ import annotations
 import re
 import struct
 
-from features.annotation.base import MAX_SECONDS, Annotation, Format, Source, Tier, check_count, printable, shown
-from features.annotation.textgrid import filled, zero_lengths
-from features.errors import AnnotationError, AnnotationSyntaxError
-from features.segments import Segment
+from phonechain.features.annotation.base import (
+    MAX_SECONDS,
+    Annotation,
+    Format,
+    Source,
+    Tier,
+    check_count,
+    printable,
+    shown,
+)
+from phonechain.features.annotation.textgrid import filled, zero_lengths
+from phonechain.features.errors import AnnotationError, AnnotationSyntaxError
+from phonechain.features.segments import Segment
 
 _MAGIC = b"ooBinaryFile"
 _HIGH_SURROGATE = re.compile(b"[\xd8-\xdb]")

@@ -7,9 +7,20 @@ from collections.abc import Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 
-from features.annotation.base import ANSWER, POSTERIOR, SCORE, Annotation, Format, Tier, blank, is_derived, nfc, shown
-from features.errors import AnnotationError, NoSegments, Notice, UnknownTier
-from features.segments import Segment
+from phonechain.features.annotation.base import (
+    ANSWER,
+    POSTERIOR,
+    SCORE,
+    Annotation,
+    Format,
+    Tier,
+    blank,
+    is_derived,
+    nfc,
+    shown,
+)
+from phonechain.features.errors import AnnotationError, NoSegments, Notice, UnknownTier
+from phonechain.features.segments import Segment
 
 PREFERRED = ("phones", "phone", "MAU", "segments", "Phonetic")
 """Names under which aligners and corpora keep their phones (MFA, WebMAUS, EMU), compared without regard to case."""

@@ -5,19 +5,10 @@ Source: TIMIT's own `readme.doc`. The files do not name the rate; it is the reco
 
 from __future__ import annotations
 
-from features.annotation.base import (
-    Annotation,
-    Format,
-    Source,
-    Tier,
-    check_count,
-    number,
-    one_line,
-    shown,
-)
-from features.annotation.tiers import main_tier
-from features.errors import AnnotationSyntaxError, Notice
-from features.segments import Segment
+from phonechain.features.annotation.base import Annotation, Format, Source, Tier, check_count, number, one_line, shown
+from phonechain.features.annotation.tiers import main_tier
+from phonechain.features.errors import AnnotationSyntaxError, Notice
+from phonechain.features.segments import Segment
 
 RATE = 16000
 """Samples a second where nobody says."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from features.annotation.base import (
+from phonechain.features.annotation.base import (
     Annotation,
     Format,
     Source,
@@ -22,9 +22,9 @@ from features.annotation.base import (
     seconds,
     shown,
 )
-from features.annotation.tiers import aligned, choose_tier
-from features.errors import AnnotationSyntaxError
-from features.segments import Segment
+from phonechain.features.annotation.tiers import aligned, choose_tier
+from phonechain.features.errors import AnnotationSyntaxError
+from phonechain.features.segments import Segment
 
 _FIELDS = "phonechain fields: "
 _LINE = re.compile(r"[ \t]*(\S+)[ \t]+(-?[0-9]+)(?:[ \t]+(.*))?")

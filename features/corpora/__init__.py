@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from pathlib import Path
 
-from features.corpora import folder, letters, timit
-from features.corpora.base import AUDIO_SUFFIXES, Corpus, CorpusProblem, Progress
-from features.errors import CorpusError
-from features.segments import OnBadSegment
+from phonechain.features.corpora import folder, letters, timit
+from phonechain.features.corpora.base import AUDIO_SUFFIXES, Corpus, CorpusProblem, Progress
+from phonechain.features.errors import CorpusError
+from phonechain.features.segments import OnBadSegment
 
 __all__ = ["AUDIO_SUFFIXES", "LAYOUTS", "Corpus", "CorpusProblem", "read"]
 
@@ -48,7 +48,7 @@ def read(
         return timit.read(root, fix=fix, on_bad_segment=on_bad_segment, drop=drop, progress=progress)
     if any((root / name).is_file() for name in letters.NAMES):
         raise CorpusError(
-            f"expected recordings, got the OCR letters, which are images: {root}; features.corpora.letters reads them"
+            f"expected recordings, got the OCR letters, which are images: {root}; phonechain.features.corpora.letters reads them"
         )
     return folder.read(
         root,

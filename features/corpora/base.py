@@ -8,11 +8,11 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from features import annotation
-from features.annotation import Annotation
-from features.annotation.base import nfc
-from features.errors import AnnotationSyntaxError, Notice, PhonechainError, SegmentError
-from features.segments import OnBadSegment, Segment, Utterance, settle
+from phonechain.features import annotation
+from phonechain.features.annotation import Annotation
+from phonechain.features.annotation.base import nfc
+from phonechain.features.errors import AnnotationSyntaxError, Notice, PhonechainError, SegmentError
+from phonechain.features.segments import OnBadSegment, Segment, Utterance, settle
 
 Progress = Callable[[int, int], None]
 """Called with (files done, files in all)."""

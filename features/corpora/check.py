@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from features.audio import decode
-from features.corpora.base import Corpus, CorpusProblem, NoticeCount, Progress, problem_of
-from features.errors import Notice, PhonechainError
-from features.segments import prepare
+from phonechain.features.audio.reader import decode
+from phonechain.features.corpora.base import Corpus, CorpusProblem, NoticeCount, Progress, problem_of
+from phonechain.features.errors import Notice, PhonechainError
+from phonechain.features.segments import prepare
 
 RATE = 16000
 """Hz at which recordings are decoded: their lengths and oddities are told of the file, and memory stays bounded."""

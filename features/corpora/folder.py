@@ -13,11 +13,11 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from features import annotation
-from features.annotation import Annotation
-from features.annotation.base import MAX_BYTES
-from features.corpora import table as tables
-from features.corpora.base import (
+from phonechain.features import annotation
+from phonechain.features.annotation import Annotation
+from phonechain.features.annotation.base import MAX_BYTES
+from phonechain.features.corpora import table as tables
+from phonechain.features.corpora.base import (
     AUDIO_SUFFIXES,
     Corpus,
     CorpusProblem,
@@ -29,8 +29,8 @@ from features.corpora.base import (
     segments_in,
     segments_of,
 )
-from features.errors import CorpusError, PhonechainError, UnrecognisedAnnotation
-from features.segments import OnBadSegment, Utterance
+from phonechain.features.errors import CorpusError, PhonechainError, UnrecognisedAnnotation
+from phonechain.features.segments import OnBadSegment, Utterance
 
 SPLITS = {
     **dict.fromkeys(("train", "training", "trn", "tr"), "train"),

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from features.errors import CorpusError
+from phonechain.features.errors import CorpusError
 
 NAMES = ("letter.data.gz", "letter.data")
 PIXELS = 128

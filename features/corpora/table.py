@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from features.annotation.base import MAX_BYTES, nfc
-from features.annotation.encoding import decode
-from features.errors import CorpusError, PhonechainError
+from phonechain.features.annotation.base import MAX_BYTES, nfc
+from phonechain.features.annotation.encoding import decode
+from phonechain.features.errors import CorpusError, PhonechainError
 
 NAMES = ("utterances.tsv", "utterances.csv")
 """Tables that are picked up by themselves in the root of a corpus."""

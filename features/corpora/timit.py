@@ -1,7 +1,7 @@
 """TIMIT in its own layout: `TRAIN|TEST/DR1..8/SPEAKER/UTT.{WAV,PHN}`, in either case, sound in SPHERE or RIFF.
 
 The utterances SA1 and SA2, which every speaker read, are left out, and so is the glottal stop `q`, as the literature does
-since Lee and Hon (1989). The 61 labels are kept; `features.phones` folds them. Splits:
+since Lee and Hon (1989). The 61 labels are kept; `phonechain.features.phones.sets` folds them. Splits:
 
     train     the 462 speakers of TRAIN
     test      the core test set: 24 speakers of TEST
@@ -19,10 +19,10 @@ from collections.abc import Collection
 from importlib import resources
 from pathlib import Path
 
-from features import phones
-from features.corpora.base import Corpus, CorpusProblem, NoticeCount, Progress, problem_of, segments_of
-from features.errors import CorpusError, PhonechainError
-from features.segments import OnBadSegment, Utterance
+from phonechain.features.corpora.base import Corpus, CorpusProblem, NoticeCount, Progress, problem_of, segments_of
+from phonechain.features.errors import CorpusError, PhonechainError
+from phonechain.features.phones import sets as phones
+from phonechain.features.segments import OnBadSegment, Utterance
 
 COUNTS = {"train": 140_173, "dev-full": 50_735, "test": 7_211}
 """Segments of each set after folding to 39 labels, without `q`, as the paper gives them."""
@@ -50,7 +50,7 @@ def find(root: Path) -> Path | None:
 
 def speakers() -> dict[str, str]:
     """The set, "test" (core) or "dev" (50 speakers), of the TEST speakers that are in one, in lower case."""
-    text = resources.files("features").joinpath("corpora", "timit_speakers.tsv").read_text("utf-8")
+    text = resources.files("phonechain.features").joinpath("corpora", "timit_speakers.tsv").read_text("utf-8")
     return dict(line.split("\t") for line in text.splitlines()[1:])
 
 

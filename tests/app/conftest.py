@@ -16,10 +16,10 @@ import soundfile
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from fastapi import FastAPI
 
-from app import samples
-from app.main import create_app
-from app.registry import Registry
-from app.settings import Settings, load
+from phonechain.app import samples
+from phonechain.app.main import create_app
+from phonechain.app.models.registry import Registry
+from phonechain.app.settings import Settings, load
 
 AUDIO = samples.AUDIO.read_bytes()
 TEXTGRID = samples.SEGMENTS.read_bytes()

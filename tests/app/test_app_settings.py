@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from app import settings
-from app.settings import Settings, load, unknown_variables
-from features.errors import SettingsError
+from phonechain.app import settings
+from phonechain.app.settings import Settings, load, unknown_variables
+from phonechain.features.errors import SettingsError
 
 OPERATIONS = Path(__file__).parents[2] / "docs" / "operations.md"
 
@@ -83,5 +83,5 @@ def test_every_setting_has_unit_and_meaning() -> None:
 
 def test_the_documentation_has_the_same_table() -> None:
     assert settings.table() in OPERATIONS.read_text("utf-8"), (
-        "docs/operations.md: expected the table that `python -m app.settings` prints"
+        "docs/operations.md: expected the table that `python -m phonechain.app.settings` prints"
     )

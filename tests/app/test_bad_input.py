@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from app.cli import main
-from app.problems import problem_type
+from phonechain.app.cli import main
+from phonechain.app.problems.documents import problem_type
 from tests.app.conftest import BAD, LAB, TEXTGRID, Bad, Client, lab
 
 cases = pytest.mark.parametrize("bad", BAD.values(), ids=BAD)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from app.cli import main
+from phonechain.app.cli import main
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.registry import Registry
-from features import annotation as notation
+from phonechain.app.models.registry import Registry
+from phonechain.features import annotation as notation
 from tests.app.conftest import AUDIO, DURATION, LAB, TEXTGRID, Client, lab, speech, wav
 
 PHONES = [s.label for s in notation.read(LAB, name="a.lab").tiers[0].entries]
@@ -49,7 +49,7 @@ def test_the_sample_is_mostly_labelled_as_it_was_aligned(client: Client) -> None
 
 
 def test_it_says_what_the_model_says(client: Client, registry: Registry) -> None:
-    from features.audio import decode
+    from phonechain.features.audio.reader import decode
 
     labeler = registry.get("default").labeler
     annotation = notation.read(LAB, name="a.lab")

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from app import samples
-from app.cli import app, main
-from features import annotation as notation
+from phonechain.app import samples
+from phonechain.app.cli import app, main
+from phonechain.features import annotation as notation
 
 ROOT = Path(__file__).parents[2]
 AUDIO, SEGMENTS = str(samples.AUDIO), str(samples.SEGMENTS)
@@ -24,7 +24,7 @@ AUDIO, SEGMENTS = str(samples.AUDIO), str(samples.SEGMENTS)
 def run(*arguments: str, **more: object) -> subprocess.CompletedProcess[str]:
     """The command line in a process of its own."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "app.cli", *arguments]
+    command = [sys.executable, "-m", "phonechain.app.cli", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment, **more)  # type: ignore[call-overload, no-any-return]
 
 
@@ -33,7 +33,7 @@ def run(*arguments: str, **more: object) -> subprocess.CompletedProcess[str]:
 
 def test_help_is_quick_and_loads_nothing_heavy() -> None:
     code = (
-        "import sys; from app.cli import main; main(['--help']); "
+        "import sys; from phonechain.app.cli import main; main(['--help']); "
         "heavy = {'torch', 'librosa', 'numpy', 'scipy', 'fastapi', 'rich', 'pydantic'} & set(sys.modules); "
         "sys.exit(f'loaded {heavy}' if heavy else 0)"
     )
@@ -63,7 +63,7 @@ def test_wrong_use_is_one_line_and_exit_code_2(arguments: list[str], says: str) 
 
 def test_a_table_goes_through_a_pipe_that_closes() -> None:
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    command = f"{sys.executable} -m app.cli label {AUDIO} {SEGMENTS} --format json | head -c 10"
+    command = f"{sys.executable} -m phonechain.app.cli label {AUDIO} {SEGMENTS} --format json | head -c 10"
     done = subprocess.run(
         ["bash", "-c", f"set -o pipefail; {command}"], capture_output=True, text=True, env=environment, check=False
     )
@@ -76,7 +76,7 @@ def test_a_table_goes_through_a_pipe_that_closes() -> None:
 def test_ctrl_c_ends_training_and_says_how_to_go_on(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     corpus, out = _corpus(tmp_path), tmp_path / "m.safetensors"
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "app.cli", "train", str(corpus), "--out", str(out)]
+    command = [sys.executable, "-m", "phonechain.app.cli", "train", str(corpus), "--out", str(out)]
     command += ["--epochs", "100000", "--set", "patience=0"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
     assert process.stderr is not None
@@ -183,7 +183,7 @@ def test_a_bug_is_one_line_unless_debugged(monkeypatch: pytest.MonkeyPatch, capf
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError("two\nlines")
 
-    monkeypatch.setattr("app.cli.common.load_model", broken)
+    monkeypatch.setattr("phonechain.app.cli.common.load_model", broken)
     assert main(["models"]) == 1
     err = capfd.readouterr().err
     assert err == "phonechain: unexpected error, a bug: ZeroDivisionError: two lines (--debug shows where)\n"

@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 import soundfile
 
-from app import conversion, samples
-from app.cli import main
-from features import annotation as notation
-from features.annotation import FORMATS, Annotation, Tier
-from features.segments import Segment
+from phonechain.app import samples
+from phonechain.app.cli import main
+from phonechain.app.labelling import conversion
+from phonechain.features import annotation as notation
+from phonechain.features.annotation import FORMATS, Annotation, Tier
+from phonechain.features.segments import Segment
 
 README = Path(__file__).parents[2] / "README.md"
 TEXTGRID = samples.SEGMENTS

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from app import healthcheck
+from phonechain.app.ops import healthcheck
 
 HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
 LINE = "   {n}: 0100007F:C350 0200A8C0:{port:04X} {state} 00000000:00000000 00:00000000 00000000  10001        0 1 1\n"

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from app import conversion, samples
-from app.cli import main
-from features import annotation as notation
+from phonechain.app import samples
+from phonechain.app.cli import main
+from phonechain.app.labelling import conversion
+from phonechain.features import annotation as notation
 
 TEXTGRID = notation.read(samples.SEGMENTS.read_bytes())
 COUNT = 23

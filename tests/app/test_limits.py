@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.limits import BodyLimit
-from features.errors import PhonechainError
+from phonechain.app.http.middleware.limits import BodyLimit
+from phonechain.features.errors import PhonechainError
 from tests.app.conftest import AUDIO, TEXTGRID, lab, wav
 
 Serve = Callable[..., Any]

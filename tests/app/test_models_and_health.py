@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from app.registry import Registry, model_files
-from app.settings import load
-from features.errors import ModelFileError, SettingsError
-from model import pretrained_path
+from phonechain.app.models.registry import Registry, model_files
+from phonechain.app.settings import load
+from phonechain.features.errors import ModelFileError, SettingsError
+from phonechain.model import pretrained_path
 from tests.app.conftest import Client
 
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from app.examples import comparable
-from app.openapi import CURL, examples
-from app.problems import MEDIA_TYPE, TYPES
-from app.schemas.classify import ClassifyAnswer
-from app.schemas.problems import Problem
+from phonechain.app.http.openapi import CURL, examples
+from phonechain.app.problems.documents import MEDIA_TYPE, TYPES
+from phonechain.app.samples.examples import comparable
+from phonechain.app.schemas.classify import ClassifyAnswer
+from phonechain.app.schemas.problems import Problem
 from tests.app.conftest import Client
 
 ROOT = Path(__file__).parents[2]
@@ -48,7 +48,7 @@ def test_the_json_example_is_real(client: Client, schema: dict[str, Any]) -> Non
     known = operation["responses"]["200"]["content"]["application/json"]["examples"]["json"]["value"]
     answer = client.post("/classify", json=asked)
     assert answer.status_code == 200
-    assert same(comparable(answer.json()), comparable(known)), "run: python -m app.examples"
+    assert same(comparable(answer.json()), comparable(known)), "run: python -m phonechain.app.samples.examples"
     ClassifyAnswer.model_validate(known)
 
 
@@ -62,7 +62,7 @@ def test_the_curl_example_is_real(client: Client, schema: dict[str, Any]) -> Non
     answer = client.post(words[-1].removeprefix("http://127.0.0.1:8000"), files=files)
     assert answer.status_code == 200
     known = operation["responses"]["200"]["content"]["application/json"]["examples"]["form"]["value"]
-    assert same(comparable(answer.json()), comparable(known)), "run: python -m app.examples"
+    assert same(comparable(answer.json()), comparable(known)), "run: python -m phonechain.app.samples.examples"
 
 
 @pytest.mark.parametrize("status", ["404", "415", "422"])

@@ -18,13 +18,13 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from app import logs, tracing
-from app.main import create_app
-from app.metrics import METHODS
-from app.rates import Buckets
-from app.registry import Registry
-from app.settings import Settings
-from app.tracing import Tracing
+from phonechain.app.http.middleware.rates import Buckets
+from phonechain.app.main import create_app
+from phonechain.app.models.registry import Registry
+from phonechain.app.ops import logs, tracing
+from phonechain.app.ops.metrics import METHODS
+from phonechain.app.ops.tracing import Tracing
+from phonechain.app.settings import Settings
 from tests.app.conftest import DURATION, Client, serving
 
 Serve = Callable[..., Any]
@@ -45,7 +45,7 @@ def value(found: dict[tuple[str, frozenset[tuple[str, str]]], float], metric: st
 
 
 @contextmanager
-def logged(form: logging.Formatter, name: str = "app.access") -> Iterator[list[str]]:
+def logged(form: logging.Formatter, name: str = "phonechain.access") -> Iterator[list[str]]:
     """The lines of one logger as they are written."""
     lines: list[str] = []
 
@@ -94,8 +94,8 @@ def test_models_and_jobs(client: Client, registry: Registry) -> None:
 
 
 def test_jobs_are_counted(serve: Serve, tmp_path: Path) -> None:
-    from app.db.tables import Job
-    from app.jobs import table
+    from phonechain.app.jobs import repository as table
+    from phonechain.app.storage.tables import Job
 
     with serve(data=tmp_path) as client:
         assert client.get("/jobs").status_code == 200  # now there is a database
@@ -204,7 +204,7 @@ def test_a_request_is_one_line(client: Client) -> None:
     assert {**line, "time": "", "ms": 0} == {
         "time": "",
         "level": "info",
-        "logger": "app.access",
+        "logger": "phonechain.access",
         "message": line["message"],
         "request_id": "my.id-7",
         "method": "GET",
@@ -273,7 +273,7 @@ def test_a_warning_that_comes_every_second_is_one_line_a_minute() -> None:
     once = logs.Repeats(60.0, clock=lambda: now[0])
 
     def passes(text: str, level: int = logging.WARNING) -> str | None:
-        record = logging.LogRecord("app.jobs", level, "x", 1, "waits: %s", (text,), None)
+        record = logging.LogRecord("phonechain.app.jobs", level, "x", 1, "waits: %s", (text,), None)
         return record.getMessage() if once.filter(record) else None
 
     said = []
@@ -363,7 +363,7 @@ def test_tracing_is_off_by_itself() -> None:
 
 def test_a_missing_extra_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)  # as where it is not installed
-    with logged(logs.Text(), "app.tracing") as lines:
+    with logged(logs.Text(), "phonechain.app.ops.tracing") as lines:
         known = Tracing.from_environment({tracing.VARIABLES[0]: "http://127.0.0.1:4318"})
     assert known._tracer is None
     assert "pip install 'phonechain[otel]'" in lines[0]

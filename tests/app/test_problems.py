@@ -7,13 +7,13 @@ import re
 import pytest
 from fastapi import FastAPI
 
-from app import errors as service_errors
-from app import problems
-from app.main import create_app
-from app.registry import Registry
-from app.settings import load
-from features import errors as domain_errors
-from features.errors import PhonechainError
+from phonechain.app.main import create_app
+from phonechain.app.models.registry import Registry
+from phonechain.app.problems import documents as problems
+from phonechain.app.problems import errors as service_errors
+from phonechain.app.settings import load
+from phonechain.features import errors as domain_errors
+from phonechain.features.errors import PhonechainError
 from tests.app.conftest import Client, serving
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from app import samples
-from features import annotation as notation
-from features.audio import decode
+from phonechain.app import samples
+from phonechain.features import annotation as notation
+from phonechain.features.audio.reader import decode
 
 ROOT = Path(__file__).parents[2]
 

@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 import torch
 
-from app import labelling
-from app.errors import NotReady, Overloaded
-from app.registry import Entry, Registry
-from app.samples import AUDIO, SEGMENTS
-from app.scoring import Scorer, cores
-from app.settings import Settings
-from features import annotation as notation
-from features.segments import Segment
+from phonechain.app.labelling import pipeline as labelling
+from phonechain.app.labelling.batcher import Scorer, cores
+from phonechain.app.models.registry import Entry, Registry
+from phonechain.app.problems.errors import NotReady, Overloaded
+from phonechain.app.samples import AUDIO, SEGMENTS
+from phonechain.app.settings import Settings
+from phonechain.features import annotation as notation
+from phonechain.features.segments import Segment
 from tests.app.conftest import Client, serving
 
 
@@ -211,7 +211,7 @@ def test_a_request_in_its_decoding_is_answered_too(gate: Gate, ready: labelling.
 
 
 def test_overload_is_answered_at_once_with_503(gate: Gate) -> None:
-    from app.main import create_app
+    from phonechain.app.main import create_app
 
     gate.open.set()  # for the warm-up
     app = create_app(Settings(queue_size=2, retry_after=7), Registry({"default": Entry("default", gate)}))  # type: ignore[arg-type]

@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 import soundfile
 
-from app import labelling, samples
-from app.cli import main
-from app.labelling import Gaps
-from app.registry import Registry
-from features import annotation as notation
-from features.segments import Segment
+from phonechain.app import samples
+from phonechain.app.cli import main
+from phonechain.app.labelling import pipeline as labelling
+from phonechain.app.labelling.pipeline import Gaps
+from phonechain.app.models.registry import Registry
+from phonechain.features import annotation as notation
+from phonechain.features.segments import Segment
 from tests.app.conftest import LAB, Client, lab, speech, wav
 
 PHONES = notation.tier_segments(notation.read(LAB, name="a.lab").tiers[0])

@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from app.cli import main
+from phonechain.app.cli import main
 from tests.app.conftest import AUDIO, LAB, TEXTGRID
 
 ROOT = Path(__file__).parents[2]
@@ -26,7 +26,7 @@ def service() -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A service on a free port, and its address."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PHONECHAIN_MAX_BODY_BYTES": str(LIMIT)}
     process = subprocess.Popen(
-        [sys.executable, "-m", "app.cli", "serve", "--port", "0"],
+        [sys.executable, "-m", "phonechain.app.cli", "serve", "--port", "0"],
         stdout=subprocess.PIPE,
         text=True,
         env=environment,

@@ -44,7 +44,7 @@ class Service:
         }
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "app.cli", "serve", "--port", "0"],
+                [sys.executable, "-m", "phonechain.app.cli", "serve", "--port", "0"],
                 stderr=log,
                 stdout=log,
                 stdin=subprocess.DEVNULL,
@@ -130,7 +130,7 @@ def log_as_it_was() -> Iterator[None]:
 def test_a_wrong_value_is_one_line(
     given: dict[str, str], line: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    from app.cli import main
+    from phonechain.app.cli import main
 
     for name, value in given.items():
         monkeypatch.setenv(f"PHONECHAIN_{name}", value)

@@ -12,8 +12,8 @@ import zipfile
 import numpy as np
 import soundfile
 
-from app import samples
-from features.audio import resample
+from phonechain.app import samples
+from phonechain.features.audio.reader import resample
 
 
 def main(count: int) -> None:

@@ -12,7 +12,7 @@ import pytest
 from experiments import cells, tables
 from experiments.__main__ import main
 from experiments.corpora import Letters, ShiftedLetters
-from model.data import Dataset
+from phonechain.model.learning.dataset import Dataset
 
 TABLE = """
 title = "A small table"

@@ -10,7 +10,7 @@ import soundfile
 
 from experiments import crfsuite
 from experiments.corpora import Speech
-from model.data import Dataset
+from phonechain.model.learning.dataset import Dataset
 
 RATE = 16000
 TONES = {"aa": 300.0, "s": 3000.0, "ao": 320.0, "iy": 1200.0}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from experiments import tables
-from features.errors import SettingsError
+from phonechain.features.errors import SettingsError
 
 TABLE = {
     "title": "A table",

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from features.audio import Audio, decode, resample
-from features.errors import (
+from phonechain.features.audio.reader import Audio, decode, resample
+from phonechain.features.errors import (
     AudioError,
     AudioTooLong,
     ChannelError,

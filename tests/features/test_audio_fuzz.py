@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from features.audio import Audio, decode
-from features.errors import PhonechainError
-from features.soundcheck import FULL_SCALE
+from phonechain.features.audio.checks import FULL_SCALE
+from phonechain.features.audio.reader import Audio, decode
+from phonechain.features.errors import PhonechainError
 from tests.features.fuzz import Watch, mutated
 from tests.features.soundfiles import encoded, riff, silent_film, sphere, written
 from tests.features.speechlike import speechlike

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from features.files import write_whole
+from phonechain.features.files import write_whole
 
 
 def test_a_new_file_and_one_in_its_place(tmp_path: Path) -> None:

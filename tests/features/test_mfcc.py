@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from features.errors import AudioError, EmptyAudio, NonFiniteAudio, SettingsError
-from features.mfcc import STATIC, FeatureSettings, derivative, frames, mel_filters, static
+from phonechain.features.errors import AudioError, EmptyAudio, NonFiniteAudio, SettingsError
+from phonechain.features.mfcc import STATIC, FeatureSettings, derivative, frames, mel_filters, static
 from tests.features import oracle
 from tests.features.speechlike import speechlike
 

@@ -4,8 +4,8 @@ import unicodedata
 
 import pytest
 
-from features import phones
-from features.errors import PhoneSetError
+from phonechain.features.errors import PhoneSetError
+from phonechain.features.phones import sets as phones
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from features.audio import Audio
-from features.errors import SegmentError
-from features.mfcc import FeatureSettings, frames
-from features.pooling import DIMENSION, FEATURE_NAMES, RATE_TOLERANCE, extract, pool
-from features.segments import Segment
+from phonechain.features.audio.reader import Audio
+from phonechain.features.errors import SegmentError
+from phonechain.features.mfcc import FeatureSettings, frames
+from phonechain.features.pooling import DIMENSION, FEATURE_NAMES, RATE_TOLERANCE, extract, pool
+from phonechain.features.segments import Segment
 from tests.features import oracle
 from tests.features.speechlike import speechlike
 

@@ -9,8 +9,8 @@ import torch
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from model.chain import Potentials
-from model.packing import Packing
+from phonechain.model.chain.inference import Potentials
+from phonechain.model.chain.packing import Packing
 from tests.model.oracle import ChainOracle
 
 PATTERNS = ("uniform", "extremes", "sparse", "one high", "one low")

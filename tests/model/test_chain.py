@@ -7,9 +7,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy import special, stats
 
-from model import chain
-from model.chain import Potentials
-from model.packing import Packing
+from phonechain.model.chain import inference as chain
+from phonechain.model.chain.inference import Potentials
+from phonechain.model.chain.packing import Packing
 from tests.model.chains import PATTERNS, TABLES, Case, cases, make
 
 quick = settings(

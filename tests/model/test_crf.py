@@ -6,9 +6,9 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from model.crf import ConditionalRandomField, window, window_steps
-from model.packing import Packing
-from model.settings import FactorSettings, ModelSettings
+from phonechain.model.chain.packing import Packing
+from phonechain.model.networks.crf import ConditionalRandomField, window, window_steps
+from phonechain.model.settings import FactorSettings, ModelSettings
 from tests.model.oracle import ChainOracle
 
 D, Y = 2, 3

@@ -10,13 +10,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from features.errors import CorpusError
-from features.mfcc import FeatureSettings
-from features.segments import Segment, Utterance
-from model.calibration import brier, calibration_error, doubt_auc, doubt_table, log_loss, reliability_table, top_shares
-from model.evaluation import BATCH, evaluate, score, summarise
-from model.labeler import PhoneLabeler
-from model.settings import FactorSettings, ModelSettings, TrainingSettings
+from phonechain.features.errors import CorpusError
+from phonechain.features.mfcc import FeatureSettings
+from phonechain.features.segments import Segment, Utterance
+from phonechain.model.labeler import PhoneLabeler
+from phonechain.model.scoring.calibration import (
+    brier,
+    calibration_error,
+    doubt_auc,
+    doubt_table,
+    log_loss,
+    reliability_table,
+    top_shares,
+)
+from phonechain.model.scoring.evaluation import BATCH, evaluate, score, summarise
+from phonechain.model.settings import FactorSettings, ModelSettings, TrainingSettings
 
 LABELS = ["a", "b", "c"]
 

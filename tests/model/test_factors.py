@@ -8,9 +8,9 @@ import torch
 from scipy.stats import multivariate_normal
 from torch import nn
 
-from features.errors import SettingsError
-from model import factors
-from model.settings import FactorSettings
+from phonechain.features.errors import SettingsError
+from phonechain.model.networks import factors
+from phonechain.model.settings import FactorSettings
 from tests.model.oracle import hidden_units_log_potential, log_sum_exp
 
 ALL = [

@@ -8,11 +8,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from features.errors import SettingsError
-from model import memm
-from model.memm import MaximumEntropyMarkovModel
-from model.packing import Packing
-from model.settings import FactorSettings, ModelSettings
+from phonechain.features.errors import SettingsError
+from phonechain.model.chain.packing import Packing
+from phonechain.model.networks import memm
+from phonechain.model.networks.memm import MaximumEntropyMarkovModel
+from phonechain.model.settings import FactorSettings, ModelSettings
 from tests.model.oracle import MemmOracle
 
 

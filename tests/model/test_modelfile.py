@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import save as save_safetensors
 
-from features import files
-from features.errors import ModelFileError
-from model import modelfile
-from model.modelfile import Card, Header, Provenance
+from phonechain.features import files
+from phonechain.features.errors import ModelFileError
+from phonechain.model.files import modelfile
+from phonechain.model.files.modelfile import Card, Header, Provenance
 
 
 def header(**changes: Any) -> Header:

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model import ngrams
+from phonechain.model.networks import ngrams
 
 SEQUENCES = st.lists(st.lists(st.integers(0, 3), max_size=7), max_size=5)
 

@@ -4,8 +4,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model import ngrams
-from model.packing import Packing, sort_by_length
+from phonechain.model.chain.packing import Packing, sort_by_length
+from phonechain.model.networks import ngrams
 
 lengths = st.lists(st.integers(1, 7), min_size=1, max_size=6).map(lambda n: tuple(sorted(n, reverse=True)))
 

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import torch
 
-from features.errors import SettingsError
-from features.segments import Segment, Utterance
-from model.data import Featurised
-from model.labeler import PhoneLabeler
-from model.settings import Preset, from_dict, preset, preset_names, to_dict
+from phonechain.features.errors import SettingsError
+from phonechain.features.segments import Segment, Utterance
+from phonechain.model.labeler import PhoneLabeler
+from phonechain.model.learning.dataset import Featurised
+from phonechain.model.settings import Preset, from_dict, preset, preset_names, to_dict
 
 NAMES = [
     "cnf", "gmm-lc-crf", "gmm-lc-crf-diag", "gmm-lc-crf-full", "ho-hu-crf", "hu-crf", "lc-crf", "nho-lc-crf",

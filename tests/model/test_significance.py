@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from model.significance import compare, interval, matched_pairs, mcnemar
+from phonechain.model.scoring.significance import compare, interval, matched_pairs, mcnemar
 
 
 def test_the_interval_covers_the_true_rate_about_as_often_as_it_says() -> None:

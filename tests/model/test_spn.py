@@ -4,9 +4,9 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from model.factors import GaussianMixture, HiddenUnits, Linear, Perceptron, build
-from model.settings import FactorSettings
-from model.spn import Operator, SumProductNetwork
+from phonechain.model.networks.factors import GaussianMixture, HiddenUnits, Linear, Perceptron, build
+from phonechain.model.networks.spn import Operator, SumProductNetwork
+from phonechain.model.settings import FactorSettings
 from tests.model.oracle import SpnOracle, hidden_units_log_potential
 
 quick = settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])

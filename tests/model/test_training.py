@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 import torch
 
-from features.errors import TrainingError
-from model import training
-from model.data import Dataset
-from model.networks import build as build_network
-from model.settings import FactorSettings, ModelSettings, TrainingSettings
-from model.training import CHECKPOINT, Progress, dev_error, fit_temperature, train
+from phonechain.features.errors import TrainingError
+from phonechain.model.learning import training
+from phonechain.model.learning.dataset import Dataset
+from phonechain.model.learning.training import CHECKPOINT, Progress, dev_error, fit_temperature, train
+from phonechain.model.networks.build import build as build_network
+from phonechain.model.settings import FactorSettings, ModelSettings, TrainingSettings
 
 LABELS = ["a", "b", "c", "d"]
 CRF = ModelSettings(factors=(FactorSettings(layers=1, products=2, states=2, dropout=0.3),), trigram="sparse")
@@ -139,7 +139,7 @@ SCRIPT = """
     import sys, torch
     from pathlib import Path
     from tests.model.test_training import CRF, QUICK, data, network
-    from model.training import train
+    from phonechain.model.learning.training import train
 
     def tell(p):
         print(p.stage, p.done, flush=True)

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 import torch
 
-from features.mfcc import FeatureSettings
-from features.segments import Segment
-from model.data import Featurised
-from model.labeler import PhoneLabeler
-from model.settings import preset, preset_names
-from model.training import Progress
-from model.tuning import obstacle, recover
+from phonechain.features.mfcc import FeatureSettings
+from phonechain.features.segments import Segment
+from phonechain.model.labeler import PhoneLabeler
+from phonechain.model.learning.dataset import Featurised
+from phonechain.model.learning.training import Progress
+from phonechain.model.learning.warm_start import obstacle, recover
+from phonechain.model.settings import preset, preset_names
 from tests.model.test_presets import corpus
 
 

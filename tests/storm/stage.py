@@ -76,7 +76,7 @@ class Stage:
             MARK: self.mark,
             "OMP_NUM_THREADS": "1",
         }
-        program = [sys.executable, "-m", "app.cli"]
+        program = [sys.executable, "-m", "phonechain.app.cli"]
         self.commands: dict[str, list[str]] = {
             f"service-{n}": [*program, "serve", "--port", str(port), "--model", str(model)]
             for n, port in enumerate(self.ports)

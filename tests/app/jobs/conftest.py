@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from app.main import create_app
-from app.settings import Settings
+from phonechain.app.main import create_app
+from phonechain.app.settings import Settings
 from tests.app.conftest import Client, serving
 from tests.app.jobs import speech
 from tests.app.jobs.postgres import postgres

@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import soundfile
 
-from app import samples
-from features.audio import resample
-from features.corpora import read
-from model.labeler import PhoneLabeler
-from model.settings import TrainingSettings
+from phonechain.app import samples
+from phonechain.features.audio.reader import resample
+from phonechain.features.corpora import read
+from phonechain.model.labeler import PhoneLabeler
+from phonechain.model.settings import TrainingSettings
 
 SEGMENTS = 23
 

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from app.client import parsed
-from features.annotation import FORMATS
-from model.labeler import PhoneLabeler
+from phonechain.app.client import parsed
+from phonechain.features.annotation import FORMATS
+from phonechain.model.labeler import PhoneLabeler
 from tests.app.conftest import Client, wav
 from tests.app.jobs import speech
 from tests.app.jobs.conftest import ended, started
@@ -387,7 +387,7 @@ def test_too_many_jobs_and_webhooks(own_service: Callable[..., Any], corpus_fold
     headers, body = receiver.calls[-1]
     assert json.loads(body)["type"] == "job.succeeded"
     assert json.loads(body)["data"]["id"] == job["id"]
-    from app import webhooks
+    from phonechain.app.jobs import webhooks
 
     again = webhooks.signed("a secret", headers["webhook-id"], int(headers["webhook-timestamp"]), body)
     assert headers["webhook-signature"] == again["webhook-signature"]

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from app import archives
-from app.archives import Caps
-from app.errors import ArchiveError, ArchiveTooLarge
+from phonechain.app.problems.errors import ArchiveError, ArchiveTooLarge
+from phonechain.app.storage import archives
+from phonechain.app.storage.archives import Caps
 
 
 def zipped(*members: tuple[str | zipfile.ZipInfo, bytes]) -> bytes:

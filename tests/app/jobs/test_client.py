@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from app.cli import main
-from app.client import Client, RemoteError, Unreachable
+from phonechain.app.cli import main
+from phonechain.app.client import Client, RemoteError, Unreachable
 from tests.storm.stage import Patient, Stage, free_port
 from tests.storm.storm import no_orphans
 

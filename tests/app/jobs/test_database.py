@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from sqlalchemy import inspect, select
 
-from app.db import migrate
-from app.db.sessions import Database
-from app.db.tables import Base, Job
-from app.errors import DatabaseAway
-from app.ids import is_id, new_id
-from app.jobs import table
-from features.errors import SettingsError
+from phonechain.app.jobs import repository as table
+from phonechain.app.problems.errors import DatabaseAway
+from phonechain.app.storage.database import Database
+from phonechain.app.storage.ids import is_id, new_id
+from phonechain.app.storage.migrations import migrate
+from phonechain.app.storage.tables import Base, Job
+from phonechain.features.errors import SettingsError
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -9,8 +9,8 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from features import annotation as notation
-from model.labeler import PhoneLabeler
+from phonechain.features import annotation as notation
+from phonechain.model.labeler import PhoneLabeler
 from tests.app.conftest import Client
 from tests.app.jobs.conftest import ended, started
 from tests.app.jobs.speech import SEGMENTS, utterance

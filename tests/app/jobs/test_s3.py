@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from app.store import Store
+from phonechain.app.storage.blobs import Store
 from tests.app.jobs.conftest import ended, started
 
 pytestmark = pytest.mark.slow

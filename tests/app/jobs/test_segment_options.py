@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from app.cli import main
-from app.jobs.results import COLUMNS
-from features import annotation as notation
-from features.segments import Segment
-from model.labeler import PhoneLabeler
+from phonechain.app.cli import main
+from phonechain.app.jobs.results import COLUMNS
+from phonechain.features import annotation as notation
+from phonechain.features.segments import Segment
+from phonechain.model.labeler import PhoneLabeler
 from tests.app.conftest import Client
 from tests.app.jobs import speech
 from tests.app.jobs.conftest import ended, started
@@ -127,8 +127,8 @@ def test_the_command_line_refuses_what_the_service_would(capfd: pytest.CaptureFi
 
 
 def test_timit_is_read_alike_by_all(service: Client, tmp_path: Path) -> None:
-    from features import corpora
-    from features.corpora.timit import DROPPED
+    from phonechain.features import corpora
+    from phonechain.features.corpora.timit import DROPPED
 
     folder = tmp_path / "timit" / "TRAIN" / "DR1" / "FAKS0"
     (tmp_path / "timit" / "TEST").mkdir(parents=True)

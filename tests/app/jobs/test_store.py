@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from app.errors import StorageFull
-from app.store import Store
-from features.errors import SettingsError
+from phonechain.app.problems.errors import StorageFull
+from phonechain.app.storage.blobs import Store
+from phonechain.features.errors import SettingsError
 
 
 @pytest.fixture(params=["folder", "memory"])

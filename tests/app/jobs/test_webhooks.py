@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from app import webhooks
-from app.errors import WebhookRefused
+from phonechain.app.jobs import webhooks
+from phonechain.app.problems.errors import WebhookRefused
 
 
 def test_the_signature_is_that_of_the_specification() -> None:

@@ -6,8 +6,8 @@ import random
 from collections.abc import Iterator
 from pathlib import Path
 
-from features.annotation import FORMATS, Annotation, Tier, add_labels, write
-from features.segments import Segment
+from phonechain.features.annotation import FORMATS, Annotation, Tier, add_labels, write
+from phonechain.features.segments import Segment
 from tests.features.fuzz import mutated
 
 _PIECES = [

@@ -2,9 +2,9 @@
 
 import pytest
 
-from features.annotation import FORMATS, choose_tier, read, write
-from features.annotation.encoding import decode
-from features.errors import AnnotationError, UnrecognisedAnnotation
+from phonechain.features.annotation import FORMATS, choose_tier, read, write
+from phonechain.features.annotation.encoding import decode
+from phonechain.features.errors import AnnotationError, UnrecognisedAnnotation
 
 IPA = "0.0\t0.5\tt͡ʃə\n0.5\t0.9\tɲ\n"
 FRENCH = "0.0\t0.5\té\n0.5\t0.9\tñandú\n0.9\t1.2\tgarçon\n"

@@ -4,9 +4,20 @@ import json
 
 import pytest
 
-from features.annotation import FORMATS, Annotation, Tier, base, choose_tier, format_of, mlf, read, read_all, write
-from features.errors import AnnotationError, AnnotationSyntaxError, UnrecognisedAnnotation
-from features.segments import Segment
+from phonechain.features.annotation import (
+    FORMATS,
+    Annotation,
+    Tier,
+    base,
+    choose_tier,
+    format_of,
+    mlf,
+    read,
+    read_all,
+    write,
+)
+from phonechain.features.errors import AnnotationError, AnnotationSyntaxError, UnrecognisedAnnotation
+from phonechain.features.segments import Segment
 
 
 def entries(annotation, tier=None):

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from features.annotation import FORMATS, add_labels, choose_tier, read, tier_segments, write
-from features.errors import PhonechainError
-from features.segments import prepare
+from phonechain.features.annotation import FORMATS, add_labels, choose_tier, read, tier_segments, write
+from phonechain.features.errors import PhonechainError
+from phonechain.features.segments import prepare
 from tests.features.annotation.mutations import mutations
 from tests.features.fuzz import Watch
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from features.annotation import choose_tier, read, read_all
-from features.corpora.base import problem_of, segments_of
-from features.errors import SegmentError
+from phonechain.features.annotation import choose_tier, read, read_all
+from phonechain.features.corpora.base import problem_of, segments_of
+from phonechain.features.errors import SegmentError
 
 FILES = {
     "htk": (b"0 1000000 a\n\n1000000 1000000 b\n1000000 2000000 c\n", [1, 3, 4]),

@@ -6,9 +6,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from features.annotation import FORMATS, Annotation, Tier, add_labels, choose_tier, left_out, read, tier_segments, write
-from features.errors import AnnotationError
-from features.segments import Segment
+from phonechain.features.annotation import (
+    FORMATS,
+    Annotation,
+    Tier,
+    add_labels,
+    choose_tier,
+    left_out,
+    read,
+    tier_segments,
+    write,
+)
+from phonechain.features.errors import AnnotationError
+from phonechain.features.segments import Segment
 
 STEP = {"eaf": 1e-3, "timit": 1 / 16000, "par": 1 / 16000, "htk": 1e-7, "mlf": 1e-7, "ctm": 1e-9}
 """Seconds to which a format rounds, where it does."""

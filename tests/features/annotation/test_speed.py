@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from features.annotation import FORMATS, Annotation, Tier, choose_tier, read, write
-from features.segments import Segment
+from phonechain.features.annotation import FORMATS, Annotation, Tier, choose_tier, read, write
+from phonechain.features.segments import Segment
 
 COUNT = 10_000
 

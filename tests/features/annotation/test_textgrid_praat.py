@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from features.annotation import Annotation, Tier, add_labels, read, write
-from features.errors import AnnotationSyntaxError
-from features.segments import Segment
+from phonechain.features.annotation import Annotation, Tier, add_labels, read, write
+from phonechain.features.errors import AnnotationSyntaxError
+from phonechain.features.segments import Segment
 
 parselmouth = pytest.importorskip("parselmouth", reason="praat-parselmouth is not installed")
 call = parselmouth.praat.call

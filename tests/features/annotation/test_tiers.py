@@ -2,9 +2,9 @@
 
 import pytest
 
-from features.annotation import Annotation, Tier, choose_tier, tier_segments
-from features.errors import NoSegments, UnknownTier
-from features.segments import Segment
+from phonechain.features.annotation import Annotation, Tier, choose_tier, tier_segments
+from phonechain.features.errors import NoSegments, UnknownTier
+from phonechain.features.segments import Segment
 
 WORDS = Tier("words", "interval", [Segment(0, 1, "hello"), Segment(1, 1.4, "you")])
 SOUNDS = Tier("sounds", "interval", [Segment(i / 10, (i + 1) / 10, "a") for i in range(10)])

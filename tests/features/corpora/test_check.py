@@ -3,8 +3,8 @@
 import numpy as np
 import soundfile
 
-from features import corpora
-from features.corpora.check import check
+from phonechain.features import corpora
+from phonechain.features.corpora.check import check
 
 
 def test_every_problem_by_its_file(tmp_path):

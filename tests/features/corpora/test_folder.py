@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import soundfile
 
-from features import corpora
-from features.annotation import Annotation, Tier, write
-from features.corpora import table as tables
-from features.errors import CorpusError
-from features.segments import Segment
+from phonechain.features import corpora
+from phonechain.features.annotation import Annotation, Tier, write
+from phonechain.features.corpora import table as tables
+from phonechain.features.errors import CorpusError
+from phonechain.features.segments import Segment
 
 LAB = b"0 1000000 a\n1000000 3000000 b\n"
 BAD = b"0 3000000 a\n2000000 4000000 b\n"  # overlapping

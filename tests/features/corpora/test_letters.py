@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from features import corpora
-from features.corpora import letters
-from features.errors import CorpusError
+from phonechain.features import corpora
+from phonechain.features.corpora import letters
+from phonechain.features.errors import CorpusError
 
 
 def lines(words):

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 import soundfile
 
-from features import corpora, phones
-from features.corpora import timit
-from features.errors import CorpusError
+from phonechain.features import corpora
+from phonechain.features.corpora import timit
+from phonechain.features.errors import CorpusError
+from phonechain.features.phones import sets as phones
 
 PHN = "0 1600 h#\n1600 2400 sh\n2400 3000 q\n3000 4000 iy\n4000 4800 h#\n"
 TREE = {

@@ -1,1 +1,0 @@
-"""The database: tables, sessions, migrations."""

@@ -1,0 +1,1 @@
+"""The service over HTTP: server, middleware, routes, the description of the interface."""

@@ -1,0 +1,243 @@
+"""`POST /classify`: one recording and its segmentation in, a label and a posterior for each segment out.
+
+The way of a request: its body is read here; `schemas/classify.py` checks it; `labelling.prepared` turns it into
+features, in a thread; `scoring.Scorer` has it labelled, in a batch; it is written here.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from fastapi import APIRouter, Request
+from pydantic import TypeAdapter, ValidationError
+from starlette.datastructures import QueryParams, UploadFile
+from starlette.responses import Response
+
+from phonechain.app.http.dependencies import MetricsDep, ModelsDep, ScorerDep, SettingsDep
+from phonechain.app.labelling import pipeline as labelling
+from phonechain.app.labelling.batcher import Scored
+from phonechain.app.labelling.pipeline import Prepared
+from phonechain.app.models.registry import Entry
+from phonechain.app.problems.documents import MOST_FINDINGS, finding, invalid_request
+from phonechain.app.problems.errors import InvalidRequest, MalformedBody, UnsupportedMediaType
+from phonechain.app.schemas.classify import ClassifyBody, ClassifyOptions, SegmentIn, answer
+from phonechain.app.settings import Settings
+from phonechain.features import annotation as notation
+from phonechain.features.annotation import Annotation
+
+router = APIRouter(tags=["classify"])
+
+T = TypeVar("T")
+
+_OPTIONS = TypeAdapter(ClassifyOptions)
+_BODY = TypeAdapter(ClassifyBody)
+
+
+@dataclass(slots=True)
+class Upload:
+    """A body as it came: either `document`, the bytes of one JSON object, or the parts of a form."""
+
+    document: bytes | None = None
+    audio: bytes | None = None
+    segments: bytes | None = None
+    segments_name: str | None = None
+    options: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Asked:
+    """A request that follows the interface."""
+
+    options: ClassifyOptions
+    audio: bytes
+    segmentation: Annotation
+    listed: bool
+
+
+@router.post("/classify", summary="Label the segments of one recording")
+async def classify(
+    request: Request, settings: SettingsDep, models: ModelsDep, scorer: ScorerDep, metrics: MetricsDep
+) -> Response:
+    scorer.refuse_if_full()
+    upload = await receive(request)
+    async with scorer.place():
+        begun = time.perf_counter()
+        asked = await scorer.in_pool(understood, upload, request.query_params, settings)
+        entry = await models.get(asked.options.model)
+        ready = await scorer.in_pool(
+            labelling.prepared,
+            asked.audio,
+            asked.segmentation,
+            entry.labeler.features_,
+            tier=asked.options.tier,
+            channel=asked.options.channel,
+            fix=asked.options.fix,
+            on_bad_segment=asked.options.on_bad_segment,
+            gaps=asked.options.gap_rule,
+            max_seconds=settings.max_audio_seconds,
+            max_segments=settings.max_segments,
+        )
+        spent = time.perf_counter() - begun
+        metrics.decoded(ready.duration)
+        scored = await scorer.label(
+            entry,
+            ready.features,
+            ready.segments,
+            n_best=asked.options.n_best,
+            decode=asked.options.decode,
+            starts=ready.starts,
+        )
+        metrics.labelled(len(scored.labelled))
+        return await scorer.in_pool(written, asked, entry, ready, scored, begun, spent)
+
+
+async def receive(request: Request) -> Upload:
+    """The parts of the body, unparsed.
+
+    Raises:
+        UnsupportedMediaType, MalformedBody, InvalidRequest, BodyTooLarge: it cannot be taken apart.
+    """
+    kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
+    if kind == "application/json":
+        return Upload(document=await request.body())
+    if kind != "multipart/form-data":
+        got = kind or "none"
+        raise UnsupportedMediaType(
+            f"expected the media type multipart/form-data or application/json, got {got[:80]}", value=got[:80]
+        )
+    upload = Upload()
+    async with request.form(
+        max_files=4, max_fields=32, max_part_size=request.app.state.settings.max_body_bytes
+    ) as form:
+        for name, part in form.multi_items():
+            if name in upload.options or (name in ("audio", "segments") and getattr(upload, name) is not None):
+                raise InvalidRequest(f"expected {name[:80]} once, got it again", pointer=name[:80])
+            if name == "audio" and isinstance(part, UploadFile):
+                upload.audio = await part.read()
+            elif name == "segments":
+                upload.segments = await part.read() if isinstance(part, UploadFile) else part.encode("utf-8")
+                upload.segments_name = part.filename if isinstance(part, UploadFile) else None
+            elif isinstance(part, UploadFile):
+                raise InvalidRequest(
+                    f"expected the files audio and segments, got a file {name[:80]!r}", pointer=name[:80]
+                )
+            elif name == "audio":
+                raise InvalidRequest(
+                    "expected audio as a file (curl: -F audio=@FILE), got a text field", pointer="audio"
+                )
+            else:
+                upload.options[name] = part
+    return upload
+
+
+def understood(upload: Upload, query: QueryParams, settings: Settings) -> Asked:
+    """Check an upload against the interface. Runs in a thread: a body may be large.
+
+    Raises:
+        InvalidRequest, MalformedBody, AnnotationError, TooManySegments.
+    """
+    in_query = _query(query)
+    if upload.document is not None:
+        body = _json(upload.document)
+        if not isinstance(body, dict):
+            raise MalformedBody(f"expected a JSON object, got {type(body).__name__}")
+        checked = _checked(_BODY, _merged(body, in_query), settings, query=in_query)
+        return Asked(checked, checked.audio, _listed(checked.segments), True)
+    options = _checked(_OPTIONS, _merged(upload.options, in_query), settings, query=in_query)
+    if upload.audio is None:
+        raise InvalidRequest("expected a file in the field audio, got none", pointer="audio")
+    if upload.segments is None:
+        raise InvalidRequest(
+            "expected the field segments, an annotation file or a JSON list of segments, got none", pointer="segments"
+        )
+    annotation = notation.read(upload.segments, name=upload.segments_name)
+    return Asked(options, upload.audio, annotation, False)
+
+
+def _query(query: QueryParams) -> dict[str, str]:
+    """The options in the query. Raises InvalidRequest for unknown and for repeated ones."""
+    findings = []
+    for name in query:
+        count = len(query.getlist(name))
+        if name not in ClassifyOptions.model_fields:
+            known = ", ".join(ClassifyOptions.model_fields)
+            findings.append({"detail": f"{name[:80]}: expected one of {known}", "parameter": name[:80]})
+        elif count > 1:
+            findings.append({"detail": f"{name}: expected one value, got {count}", "parameter": name})
+    if findings:
+        raise invalid_request(findings)
+    return dict(query)
+
+
+def _json(document: bytes) -> Any:
+    try:
+        return json.loads(document)
+    except RecursionError:
+        raise MalformedBody("expected JSON of a few levels, got one nested too deeply") from None
+    except ValueError as error:  # of JSON and of UTF-8
+        raise MalformedBody(f"expected JSON, got something else: {error}") from None
+
+
+def _merged(body: Mapping[str, Any], query: Mapping[str, str]) -> dict[str, Any]:
+    """Raises InvalidRequest for an option in both: which of the two was meant is not for us to say."""
+    clash = sorted(set(body) & set(query))
+    if clash:
+        raise InvalidRequest(f"expected {clash[0]} in the body or in the query, got it in both", pointer=clash[0])
+    return {**query, **body}
+
+
+def _checked(adapter: TypeAdapter[T], value: dict[str, Any], settings: Settings, *, query: Container[str] = ()) -> T:
+    """`value` after its schema. Raises InvalidRequest with every finding, each at its place in body or query."""
+    segments = value.get("segments")
+    if isinstance(segments, list):
+        labelling.check_count(len(segments), settings.max_segments)  # before a model is built of each
+    try:
+        return adapter.validate_python(value, context={"max_n_best": settings.max_n_best})
+    except ValidationError as error:
+        entries = error.errors(include_url=False)[:MOST_FINDINGS]
+        raise invalid_request([finding("query" if e["loc"][0] in query else "body", e) for e in entries]) from None
+
+
+def _listed(segments: list[SegmentIn]) -> Annotation:
+    return labelling.listed([segment.as_segment() for segment in segments])
+
+
+def written(asked: Asked, entry: Entry, ready: Prepared, scored: Scored, begun: float, spent: float) -> Response:
+    """The answer in the asked format. Runs in a thread."""
+    headers = {"Cache-Control": "no-store"}
+    wanted = asked.options.format
+    if wanted != "json":
+        # The other formats have no place for these, so they go where programs can still see them.
+        headers["X-Phonechain-Model"] = f"{entry.name}; version={entry.version}"
+        counts = Counter(notice.code for notice in ready.notices)
+        headers["X-Phonechain-Warnings"] = ", ".join(f"{code}; count={count}" for code, count in counts.items())
+        headers["Content-Disposition"] = f'attachment; filename="labels{labelling.suffix(wanted)}"'
+        return Response(
+            labelling.annotated(ready, scored.labelled, wanted),
+            headers=headers,
+            media_type=labelling.media_type(wanted),
+        )
+    body = answer(
+        name=entry.name,
+        version=entry.version,
+        duration=ready.duration,
+        tier=None if asked.listed else ready.tier.name,
+        labelled=labelling.with_skipped(ready, scored.labelled),
+        notices=ready.notices,
+        gaps=ready.gaps,
+        sequences=len(ready.starts) + 1,
+        timing={
+            "features": spent,
+            "queue": scored.queue,
+            "model": scored.model,
+            "total": time.perf_counter() - begun,
+        },
+    )
+    return Response(
+        json.dumps(body, ensure_ascii=False, allow_nan=False), headers=headers, media_type="application/json"
+    )

@@ -1,0 +1,271 @@
+"""`/corpora`: recordings with their segmentations, taken in and counted."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from fastapi import APIRouter, Request
+from pydantic import BaseModel, ValidationError
+from sqlalchemy import select
+from starlette.datastructures import UploadFile
+from starlette.responses import JSONResponse, Response
+
+from phonechain.app.corpora import intake
+from phonechain.app.http import pagination as paging
+from phonechain.app.http import uploads
+from phonechain.app.http.dependencies import EngineDep, PlaceDep, SettingsDep
+from phonechain.app.http.routes.jobs import Cursor, Limit, _object
+from phonechain.app.problems import documents as problems
+from phonechain.app.problems.errors import CorpusInUse, InvalidRequest, UnknownCorpus, UnsupportedMediaType
+from phonechain.app.schemas.corpora import CorpusOptions, CorpusOut, CorpusPage, RegisterCorpus
+from phonechain.app.schemas.problems import refusals
+from phonechain.app.settings import Settings
+from phonechain.app.storage import references
+from phonechain.app.storage.archives import Caps
+from phonechain.app.storage.tables import UNFINISHED, Corpus, Job
+from phonechain.app.storage.workspace import Place
+
+router = APIRouter(prefix="/corpora", tags=["corpora"])
+
+ARCHIVES = (
+    "application/zip", "application/x-zip-compressed", "application/x-tar", "application/gzip", "application/x-gzip",
+    "application/octet-stream",
+)  # fmt: skip
+LISTS = ("application/jsonl", "application/x-ndjson")
+M = TypeVar("M", bound=BaseModel)
+_BINARY = {"schema": {"type": "string", "contentMediaType": "application/octet-stream"}}
+_UNKNOWN = refusals(404, 422, 503)
+
+
+def shown(corpus: Corpus) -> dict[str, Any]:
+    """A corpus as it is answered."""
+    return {
+        "id": corpus.id,
+        "name": corpus.name,
+        "source": corpus.source,
+        "utterances": corpus.utterances,
+        "segments": corpus.segments,
+        "labels": corpus.labels,
+        "speakers": corpus.speakers,
+        "splits": corpus.splits,
+        "problems": corpus.problems,
+        "problem_count": corpus.problem_count,
+        "warnings": corpus.notices,
+        "options": {
+            k: v for k, v in corpus.options.items() if v not in (None, [], False, "refuse") and k != "fingerprint"
+        },
+        "created": paging.moment(corpus.created),
+    }
+
+
+@router.post(
+    "",
+    summary="Take in a corpus",
+    status_code=201,
+    response_model=CorpusOut,
+    responses=refusals(400, 403, 413, 415, 422, 503, 507),
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {
+                "application/zip": _BINARY,
+                "application/x-tar": _BINARY,
+                "application/gzip": _BINARY,
+                "application/json": {"schema": {"$ref": "#/components/schemas/RegisterCorpus"}},
+                "application/jsonl": {"schema": {"type": "string"}},
+                "multipart/form-data": {
+                    "schema": {
+                        "type": "object",
+                        "required": ["archive"],
+                        "properties": {
+                            "archive": {"type": "string", "contentMediaType": "application/octet-stream"},
+                            "name": {"type": "string"},
+                            "tier": {"type": "string"},
+                        },
+                    }
+                },
+            },
+        },
+        "parameters": [
+            {
+                "name": name,
+                "in": "query",
+                "description": schema.pop("description", ""),
+                "required": False,
+                "schema": schema,
+            }
+            for name, schema in CorpusOptions.model_json_schema()["properties"].items()
+        ],
+    },
+)
+async def create(request: Request, settings: SettingsDep, place: PlaceDep, engine: EngineDep) -> JSONResponse:
+    """A zip or tar of audio and annotations as the body or in a form; a folder or URL of the server as JSON; or a list
+    of references, an object with `audio` and `annotation` (and `id`, `speaker`, `split`) a line.
+    """
+    await asyncio.to_thread(engine.ready_database)
+    kind = uploads.media_type(request)
+    query = _query(request)
+    if kind == "application/json":
+        asked = _model(RegisterCorpus, {**query, **_object(await uploads.small_body(request, settings.max_body_bytes))})
+        corpus = await asyncio.to_thread(_registered, place, settings, asked)
+    elif kind in LISTS:
+        options = _model(CorpusOptions, query)
+        digest = await uploads.keep_body(request, place, settings.max_upload_bytes)
+        corpus = await asyncio.to_thread(_listed, place, settings, digest, options)
+    elif kind in ARCHIVES:
+        options = _model(CorpusOptions, query)
+        digest = await uploads.keep_body(request, place, settings.max_upload_bytes)
+        corpus = await asyncio.to_thread(_unpacked, place, settings, digest, options)
+    elif kind == "multipart/form-data":
+        corpus = await _form(request, settings, place, query)
+    else:
+        raise UnsupportedMediaType(
+            f"expected a zip or tar file, application/json, application/jsonl or multipart/form-data, "
+            f"got {kind[:80] or 'none'}",
+            value=kind[:80],
+        )
+    body = await asyncio.to_thread(_added, place, corpus)
+    return JSONResponse(body, 201, {"Location": f"/corpora/{corpus.id}"})
+
+
+async def _form(request: Request, settings: Settings, place: Place, query: Mapping[str, Any]) -> Corpus:
+    async with request.form(max_files=1, max_fields=32, max_part_size=2**16) as form:
+        archive = form.get("archive")
+        if not isinstance(archive, UploadFile):
+            raise InvalidRequest("expected a file in the field archive, got none", pointer="archive")
+        fields: dict[str, Any] = {}
+        for name, value in form.multi_items():
+            if name == "drop":
+                fields.setdefault("drop", []).append(value)
+            elif name != "archive":
+                fields[name] = value
+        options = _model(CorpusOptions, {**query, **fields})
+        digest = await uploads.keep_file(archive.file, place, settings.max_upload_bytes)
+    return await asyncio.to_thread(_unpacked, place, settings, digest, options)
+
+
+def _query(request: Request) -> dict[str, Any]:
+    known = CorpusOptions.model_fields
+    if unknown := [name for name in request.query_params if name not in known]:
+        raise problems.invalid_request(
+            [{"detail": f"{n[:80]}: expected one of {', '.join(known)}", "parameter": n[:80]} for n in unknown]
+        )
+    values: dict[str, Any] = dict(request.query_params)
+    if "drop" in values:
+        values["drop"] = request.query_params.getlist("drop")
+    return values
+
+
+def _model(kind: type[M], values: Mapping[str, Any]) -> M:
+    try:
+        return kind.model_validate(values)
+    except ValidationError as error:
+        entries = error.errors(include_url=False)[: problems.MOST_FINDINGS]
+        raise problems.invalid_request([problems.finding("body", entry) for entry in entries]) from None
+
+
+def _options(asked: CorpusOptions) -> dict[str, Any]:
+    return asked.model_dump(include=set(CorpusOptions.model_fields) - {"name"})
+
+
+def _registered(place: Place, settings: Settings, asked: RegisterCorpus) -> Corpus:
+    if asked.folder is not None:
+        return intake.from_folder(place, asked.folder, asked.name, _options(asked), settings.roots)
+    assert asked.url is not None
+    return intake.from_url(place, asked.url, asked.name, _options(asked), settings.roots)
+
+
+def _listed(place: Place, settings: Settings, digest: str, asked: CorpusOptions) -> Corpus:
+    try:
+        with place.store.local(digest).open("rb") as lines:
+            corpus = intake.from_list(place, lines, asked.name, _options(asked), settings.roots)
+    except Exception:
+        references.drop(place, digest)
+        raise
+    if digest != corpus.manifest:  # a list may be written just as we write it
+        references.drop(place, digest)
+    return corpus
+
+
+def _unpacked(place: Place, settings: Settings, digest: str, asked: CorpusOptions) -> Corpus:
+    caps = Caps(settings.max_archive_files, settings.max_archive_bytes)
+    try:
+        return intake.from_archive(place, digest, asked.name, _options(asked), caps)
+    except Exception:
+        _discard(place, digest)
+        raise
+
+
+def _discard(place: Place, digest: str) -> None:
+    """Forget an archive and its files, unless another corpus has the same."""
+    if not references.needed(place, digest):
+        place.store.delete(digest)
+        shutil.rmtree(place.root / "cache" / "corpora" / digest, ignore_errors=True)
+
+
+def _added(place: Place, corpus: Corpus) -> dict[str, Any]:
+    with place.db.write() as session:
+        session.add(corpus)
+        session.flush()
+        return shown(corpus)
+
+
+@router.get("", summary="Every corpus", response_model=CorpusPage, responses=_UNKNOWN)
+async def index(place: PlaceDep, engine: EngineDep, limit: Limit = 50, cursor: Cursor = None) -> dict[str, Any]:
+    """The newest first."""
+    before = paging.decoded(cursor)
+
+    def found() -> list[Corpus]:
+        engine.ready_database()
+        query = select(Corpus).where(Corpus.hidden.is_(False)).order_by(Corpus.id.desc()).limit(limit + 1)
+        with place.db.read() as session:
+            return list(session.scalars(query if before is None else query.where(Corpus.id < before)))
+
+    rows = await asyncio.to_thread(found)
+    more = len(rows) > limit
+    return {
+        "corpora": [shown(row) for row in rows[:limit]],
+        "next": paging.encoded(rows[limit - 1].id) if more else None,
+    }
+
+
+@router.get("/{id}", summary="One corpus", response_model=CorpusOut, responses=_UNKNOWN)
+async def show(id: str, place: PlaceDep, engine: EngineDep) -> dict[str, Any]:
+    """What was found in it, and what is wrong with single files."""
+
+    def found() -> Corpus | None:
+        engine.ready_database()
+        with place.db.read() as session:
+            return session.get(Corpus, id)
+
+    return shown(_known(await asyncio.to_thread(found), id))
+
+
+@router.delete("/{id}", summary="Forget a corpus", status_code=204, responses=refusals(404, 409, 422, 503))
+async def delete(id: str, place: PlaceDep, engine: EngineDep) -> Response:
+    """An upload's files go with it; a folder or URL of the server stays as it is."""
+
+    def gone() -> None:
+        engine.ready_database()
+        with place.db.write() as session:
+            row = _known(session.get(Corpus, id), id)
+            for job, spec in session.execute(select(Job.id, Job.spec).where(Job.state.in_(UNFINISHED))):
+                if spec.get("corpus") == id:
+                    raise CorpusInUse(f"expected a corpus that no unfinished job reads, got job {job}'s", value=job)
+            session.delete(row)
+            source, location, manifest = row.source, row.location, row.manifest
+        if source == "upload":
+            _discard(place, location)
+        references.drop(place, manifest)
+
+    await asyncio.to_thread(gone)
+    return Response(status_code=204)
+
+
+def _known(row: Corpus | None, id: str) -> Corpus:
+    if row is None:
+        raise UnknownCorpus(f"expected the id of a corpus, got {id[:80]!r}", pointer="corpus", value=id[:80])
+    return row

@@ -1,0 +1,30 @@
+"""`GET /metrics`, for Prometheus."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from phonechain.app.http.dependencies import MetricsDep
+
+router = APIRouter(tags=["health"])
+
+
+@router.get(
+    "/metrics",
+    summary="Counts and sizes, for Prometheus",
+    response_class=Response,
+    responses={
+        200: {
+            "content": {
+                "text/plain": {"schema": {"type": "string"}},
+                "application/openmetrics-text": {"schema": {"type": "string"}},
+            }
+        }
+    },
+)
+async def metrics(request: Request, known: MetricsDep) -> Response:
+    """In Prometheus's text format, or as OpenMetrics where `Accept` prefers that."""
+    await request.app.state.now.refresh()
+    body, media_type = known.written(request.headers.get("accept", ""))
+    return Response(body, headers={"Content-Type": media_type, "Cache-Control": "no-store"})

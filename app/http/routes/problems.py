@@ -1,0 +1,61 @@
+"""`GET /problems` and `GET /problems/{slug}`: what each `type` of a problem document means."""
+
+from __future__ import annotations
+
+from html import escape
+
+from fastapi import APIRouter, Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
+
+from phonechain.app.problems.documents import TYPES, ProblemType
+from phonechain.app.problems.errors import UnknownProblem
+from phonechain.app.schemas.problems import refusals
+
+router = APIRouter(prefix="/problems", tags=["problems"])
+
+_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>{title}</title>
+<style>body{{font:16px/1.5 system-ui,sans-serif;max-width:42rem;margin:2rem auto;padding:0 1rem}}</style></head>
+<body>{body}</body></html>
+"""
+
+
+def _as_dict(kind: ProblemType) -> dict[str, str | int]:
+    return {"type": kind.uri, "title": kind.title, "status": kind.status, "description": kind.text}
+
+
+def _wants_html(request: Request) -> bool:
+    accepted = request.headers.get("accept", "")
+    return "text/html" in accepted or "json" not in accepted
+
+
+@router.get("", summary="Every type of problem", responses={200: {"content": {"text/html": {}}}})
+async def index(request: Request) -> Response:
+    """The types of problem documents, as a page, or as JSON where that is what Accept asks for."""
+    if not _wants_html(request):
+        return JSONResponse([_as_dict(kind) for kind in TYPES.values()])
+    rows = "".join(
+        f'<li><a href="{kind.uri}">{kind.slug}</a> ({kind.status}): {escape(kind.title)}</li>'
+        for kind in TYPES.values()
+    )
+    return HTMLResponse(_PAGE.format(title="Problems", body=f"<h1>Problems</h1><ul>{rows}</ul>"))
+
+
+@router.get(
+    "/{slug}",
+    summary="What one type of problem means",
+    responses={200: {"content": {"text/html": {}}}, **refusals(404)},
+)
+async def explain(request: Request, slug: str) -> Response:
+    """The page behind the `type` of a problem document."""
+    kind = TYPES.get(slug)
+    if kind is None:
+        raise UnknownProblem(f"expected a type of problem listed under /problems, got {slug[:80]}")
+    if not _wants_html(request):
+        return JSONResponse(_as_dict(kind))
+    body = (
+        f"<h1>{escape(kind.title)}</h1><p>{escape(kind.text)}</p>"
+        f'<p>type <code>{kind.uri}</code>, status {kind.status}. <a href="/problems">All problems</a></p>'
+    )
+    return HTMLResponse(_PAGE.format(title=escape(kind.title), body=body))

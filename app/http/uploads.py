@@ -1,0 +1,76 @@
+"""Bodies that become blobs: streamed to the disk, counted and hashed on the way, never whole in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from typing import IO
+
+from starlette.requests import Request
+
+from phonechain.app.problems.errors import BodyTooLarge
+from phonechain.app.storage.blobs import CHUNK, Writing
+from phonechain.app.storage.workspace import Place
+
+UPLOADS = re.compile(r"/(corpora|models|jobs)/?\Z")
+"""Addresses whose bodies may be as large as an upload."""
+
+
+def media_type(request: Request) -> str:
+    """The media type of the body, in lower case and without parameters."""
+    return request.headers.get("content-type", "").split(";")[0].strip().lower()
+
+
+async def small_body(request: Request, limit: int) -> bytes:
+    """A body that is read into memory, at an address that takes larger ones too. Raises BodyTooLarge."""
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > limit:
+            raise BodyTooLarge(f"expected a body of at most {limit} bytes, got more", value=len(body), limit=limit)
+    return bytes(body)
+
+
+async def keep_body(request: Request, place: Place, limit: int) -> str:
+    """The digest of the body as a blob. Raises BodyTooLarge, StorageFull."""
+    return await _keep(request.stream(), place, limit)
+
+
+async def keep_file(file: IO[bytes], place: Place, limit: int) -> str:
+    """The digest of an uploaded file as a blob. Raises BodyTooLarge, StorageFull."""
+
+    def copied() -> str:
+        with place.store.writing() as out:
+            while data := file.read(CHUNK):
+                _write(out, data, limit)
+        return out.digest
+
+    return await asyncio.to_thread(copied)
+
+
+async def _keep(stream: AsyncIterator[bytes], place: Place, limit: int) -> str:
+    context = place.store.writing()
+    out = await asyncio.to_thread(context.__enter__)
+    waiting = bytearray()
+    try:
+        async for chunk in stream:
+            waiting += chunk
+            if len(waiting) >= CHUNK:
+                await asyncio.to_thread(_write, out, bytes(waiting), limit)
+                waiting.clear()
+        await asyncio.to_thread(_write, out, bytes(waiting), limit)
+    except BaseException as error:
+        trace = error.__traceback__
+        if not await asyncio.to_thread(context.__exit__, type(error), error, trace):
+            raise
+    else:
+        await asyncio.to_thread(context.__exit__, None, None, None)
+    return out.digest
+
+
+def _write(out: Writing, data: bytes, limit: int) -> None:
+    if out.size + len(data) > limit:
+        size = out.size + len(data)
+        raise BodyTooLarge(f"expected an upload of at most {limit} bytes, got {size} or more", value=size, limit=limit)
+    out.write(data)

@@ -1,0 +1,69 @@
+"""What executions of jobs share: the loaded models of a worker, threads, and errors as problem documents."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import select
+
+from phonechain.app.problems import documents as problems
+from phonechain.app.problems.errors import StorageFull, UnknownCorpus
+from phonechain.app.storage.tables import Corpus, FileError
+from phonechain.app.storage.workspace import Place
+from phonechain.features.errors import PhonechainError
+
+if TYPE_CHECKING:
+    from phonechain.model.labeler import PhoneLabeler
+
+MOST_MODELS = 2
+"""Loaded models that a worker keeps from task to task."""
+
+
+def one_thread() -> None:
+    """A worker is one of several: more threads in each would only wait for one another."""
+    from phonechain.app.labelling.batcher import set_threads
+
+    set_threads(1)
+
+
+@lru_cache(maxsize=MOST_MODELS)
+def _loaded(blobs: str, folder: str, digest: str) -> PhoneLabeler:
+    from phonechain.model.labeler import PhoneLabeler
+
+    return PhoneLabeler.load(Place("", blobs, folder).store.local(digest))
+
+
+def labeler(place: Place, digest: str) -> PhoneLabeler:
+    """The model of a blob, loaded once a worker. Raises ModelFileError, FileNotFoundError."""
+    return _loaded(place.blobs, place.folder, digest)
+
+
+def corpus_of(place: Place, id: str) -> Corpus:
+    """Raises UnknownCorpus."""
+    with place.db.read() as session:
+        corpus = session.scalars(select(Corpus).where(Corpus.id == id)).one_or_none()
+    if corpus is None:
+        raise UnknownCorpus(f"expected the id of a corpus, got {id[:80]!r}", pointer="corpus", value=id[:80])
+    return corpus
+
+
+def reason(error: Exception) -> dict[str, Any]:
+    """The problem document that says why a job failed."""
+    if isinstance(error, OSError) and not isinstance(error, PhonechainError):
+        from phonechain.app.storage.database import full
+
+        if full(error):
+            return problems.document(StorageFull("expected room for the job's files, got a full disk"))
+        body = problems.document(error)
+        return {**body, "detail": f"a file could not be used: {error.strerror or type(error).__name__}"}
+    body = problems.document(error)
+    if not isinstance(error, PhonechainError):
+        body["detail"] = f"an unexpected fault of the service: {type(error).__name__}"
+    return body
+
+
+def file_error(job: str, place: int, utterance: str, error: Exception) -> FileError:
+    """One file's error as a row: the problem's type and sentence."""
+    body = reason(error)
+    return FileError(job=job, place=place, utterance=utterance, type=body["type"], detail=body["detail"])

@@ -1,0 +1,52 @@
+"""Waiting out a database that is away: a worker keeps what it has in hand, and goes on when the database is back."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+from phonechain.app.problems.errors import DatabaseAway
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+LONGEST = 15 * 60.0
+"""Seconds after which the execution is given up; the reconciler hands the job over again when the database is back."""
+EVERY = 0.25
+"""Seconds between two looks at whether the job is still wanted."""
+
+log = logging.getLogger(__name__)
+
+
+def patiently(action: Callable[P, R], *arguments: P.args, **more: P.kwargs) -> R:
+    """Call it until the database answers. Raises DatabaseAway after `LONGEST` seconds."""
+    since, pause = time.monotonic(), 0.1
+    while True:
+        try:
+            return action(*arguments, **more)
+        except DatabaseAway as error:
+            if time.monotonic() - since > LONGEST:
+                raise
+            log.warning("waiting for the database: %s", error)
+            time.sleep(pause)
+            pause = min(5.0, 2 * pause)
+
+
+class Often:
+    """Calls `action` when asked, at most every `EVERY` seconds. A database that is away is no reason to stop."""
+
+    def __init__(self, action: Callable[[], None], every: float = EVERY) -> None:
+        self.action = action
+        self.every = every
+        self._next = 0.0
+
+    def __call__(self) -> None:
+        now = time.monotonic()
+        if now >= self._next:
+            try:
+                self.action()
+            except DatabaseAway as error:
+                log.warning("the database does not answer: %s", error)
+            self._next = time.monotonic() + self.every

@@ -1,0 +1,353 @@
+"""The job table's verbs. Each is one transaction; together they are all that ever changes a job.
+
+    queued -> running -> succeeded | failed
+       |         |
+       |         +-> cancelling -> cancelled
+       +-----------> cancelled
+
+A job ends once: every step names the states that it may come from, and an execution of a job also names its attempt, so
+that one which was thought dead and comes back late changes nothing. Each verb that changes what a person can see also
+writes an event, numbered without gaps under the lock of the job's row.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import ColumnElement, delete, func, select, update
+from sqlalchemy.orm import Session
+
+from phonechain.app.problems.errors import NoResult, UnknownJob
+from phonechain.app.storage.database import Database
+from phonechain.app.storage.tables import (
+    CANCELLED,
+    CANCELLING,
+    FAILED,
+    QUEUED,
+    RUNNING,
+    SUCCEEDED,
+    TERMINAL,
+    UNFINISHED,
+    Event,
+    FileError,
+    Job,
+    Shard,
+)
+
+
+class Fenced(Exception):
+    """This execution is no longer the job's: a newer one has it, or it has ended."""
+
+
+class Cancelled(Exception):
+    """The job was asked to end."""
+
+
+def as_event(job: Job) -> dict[str, Any]:
+    """What an event about a job carries."""
+    return {"state": job.state, "progress": progress_of(job), "failed_files": job.failed_files}
+
+
+def progress_of(job: Job) -> dict[str, Any]:
+    """The job's progress as plain values."""
+    return {
+        "stage": job.stage, "done": job.done, "total": job.total, "unit": job.unit, "message": job.message,
+        "metrics": job.metrics,
+    }  # fmt: skip
+
+
+def _change(session: Session, where: Sequence[ColumnElement[bool]], values: Mapping[str, Any], kind: str) -> Job | None:
+    """Change the one job that `where` finds, and write the event; None where it finds none."""
+    job = session.scalars(
+        update(Job).where(*where).values(**values, event=Job.event + 1).returning(Job).execution_options(
+            synchronize_session=False, populate_existing=True
+        )
+    ).one_or_none()  # fmt: skip
+    if job is not None:
+        data = as_event(job)
+        if job.error is not None and job.state == FAILED:
+            data["error"] = job.error
+        session.add(Event(job=job.id, number=job.event, type=kind, data=data))
+    return job
+
+
+# --------------------------------------------------------------------------------------------------- for the service
+
+
+def add(session: Session, job: Job) -> Job:
+    """A new job, queued."""
+    job.state, job.event = QUEUED, 1
+    job.stage = job.unit = job.message = ""
+    job.done = job.total = job.failed_files = job.attempt = job.submissions = job.stalls = 0
+    job.metrics, job.created = {}, time.time()
+    session.add(job)
+    session.flush()
+    session.add(Event(job=job.id, number=1, type="state", data=as_event(job)))
+    return job
+
+
+def get(db: Database, id: str) -> Job:
+    """Raises UnknownJob."""
+    with db.read() as session:
+        job = session.get(Job, id)
+    if job is None:
+        raise UnknownJob(f"expected the id of a job, got {id[:80]!r}", pointer="job", value=id[:80])
+    return job
+
+
+def page(
+    db: Database, *, before: str | None, limit: int, state: Sequence[str] = (), kind: Sequence[str] = ()
+) -> tuple[list[Job], bool]:
+    """(jobs, are there more), the newest first, older than `before`."""
+    query = select(Job).order_by(Job.id.desc()).limit(limit + 1)
+    if before is not None:
+        query = query.where(Job.id < before)
+    if state:
+        query = query.where(Job.state.in_(state))
+    if kind:
+        query = query.where(Job.kind.in_(kind))
+    with db.read() as session:
+        found = list(session.scalars(query))
+    return found[:limit], len(found) > limit
+
+
+def count_unfinished(session: Session) -> int:
+    """Jobs that have not ended."""
+    return session.scalar(select(func.count()).select_from(Job).where(Job.state.in_(UNFINISHED))) or 0
+
+
+def count_by_state(db: Database) -> dict[str, int]:
+    """How many jobs there are in each state that any is in."""
+    query = select(Job.state, func.count()).group_by(Job.state)
+    with db.read() as session:
+        return {row[0]: row[1] for row in session.execute(query)}
+
+
+def cancel(db: Database, id: str) -> Job:
+    """Ask a job to end; one that has ended stays as it is.
+
+    Raises:
+        UnknownJob.
+    """
+    now = time.time()
+    with db.write() as session:
+        job = _change(
+            session, [Job.id == id, Job.state == QUEUED], {"state": CANCELLED, "cancelled": now, **_ended(now)}, "state"
+        ) or _change(session, [Job.id == id, Job.state == RUNNING], {"state": CANCELLING, "cancelled": now}, "state")
+    return job or get(db, id)
+
+
+def delete_job(db: Database, id: str) -> list[str]:
+    """Forget a job that has ended; the blobs that it had.
+
+    Raises:
+        UnknownJob. NoResult: it has not ended.
+    """
+    get(db, id)
+    with db.write() as session:
+        blobs = list(session.scalars(select(Shard.blob).where(Shard.job == id)))
+        if made := (session.scalar(select(Job.result).where(Job.id == id)) or {}).get("blob"):
+            blobs.append(made)
+        found = session.execute(delete(Job).where(Job.id == id, Job.state.in_(TERMINAL)))
+        if not found.rowcount:  # type: ignore[attr-defined]
+            raise NoResult("expected a job that has ended, got one that has not", details={"state": "unfinished"})
+    return blobs
+
+
+def events(db: Database, id: str, after: int, limit: int = 500) -> list[Event]:
+    """Events of a job with numbers above `after`, in order."""
+    with db.read() as session:
+        query = select(Event).where(Event.job == id, Event.number > after).order_by(Event.number).limit(limit)
+        return list(session.scalars(query))
+
+
+def file_errors(db: Database, id: str, *, after: int, limit: int) -> tuple[list[FileError], bool]:
+    """(files that could not be used, are there more), in the order of the corpus, beyond place `after`."""
+    query = select(FileError).where(FileError.job == id, FileError.place > after).order_by(FileError.place)
+    with db.read() as session:
+        found = list(session.scalars(query.limit(limit + 1)))
+    return found[:limit], len(found) > limit
+
+
+def shards(db: Database, id: str) -> list[Shard]:
+    """The finished shards in order."""
+    with db.read() as session:
+        return list(session.scalars(select(Shard).where(Shard.job == id).order_by(Shard.number)))
+
+
+# ------------------------------------------------------------------------------------------------- for the reconciler
+
+
+def unfinished(db: Database) -> list[Job]:
+    """Jobs that have not ended, the oldest first."""
+    with db.read() as session:
+        return list(session.scalars(select(Job).where(Job.state.in_(UNFINISHED)).order_by(Job.id)))
+
+
+def submitting(db: Database, job: Job, limit: int) -> bool:
+    """Count a hand-over to Dask; False where another process was faster, or the job is not to be run any more.
+
+    A job that was handed over `limit` times without finishing anything fails.
+    """
+    with db.write() as session:
+        if job.stalls >= limit:
+            error = stalled(job.stalls)
+            where = [Job.id == job.id, Job.state.in_((QUEUED, RUNNING)), Job.stalls >= limit]
+            _change(session, where, {"state": FAILED, "error": error, **_ended()}, "state")
+            return False
+        changed = session.execute(
+            update(Job)
+            .where(Job.id == job.id, Job.state.in_((QUEUED, RUNNING)), Job.submissions == job.submissions)
+            .values(submissions=Job.submissions + 1, stalls=Job.stalls + 1)
+        )
+        return bool(changed.rowcount)  # type: ignore[attr-defined]
+
+
+def stalled(times: int) -> dict[str, Any]:
+    """The error of a job that cannot get on, as a problem document."""
+    from phonechain.app.problems import documents as problems
+    from phonechain.app.problems.errors import JobStalled
+
+    return problems.document(
+        JobStalled(
+            f"expected the job to finish something, got {times} lost workers or schedulers in a row without that",
+            value=times,
+        )
+    )
+
+
+def close_cancelled(db: Database, grace: float) -> list[str]:
+    """End the jobs whose workers did not answer a cancel within `grace` seconds; the ids."""
+    limit = time.time() - grace
+    with db.read() as session:
+        late = list(session.scalars(select(Job.id).where(Job.state == CANCELLING, Job.cancelled <= limit)))
+    for id in late:
+        cancelled(db, id)
+    return late
+
+
+# ----------------------------------------------------------------------------------------------------- for executions
+
+
+def claim(db: Database, id: str) -> Job | None:
+    """Take a job up: it is running, and this attempt is the only one that may write. None where it is not to be run."""
+    with db.write() as session:
+        return _change(
+            session,
+            [Job.id == id, Job.state.in_((QUEUED, RUNNING))],
+            {
+                "state": RUNNING,
+                "attempt": Job.attempt + 1,
+                "started": func.coalesce(Job.started, time.time()),
+            },
+            "state",
+        )
+
+
+def begin(db: Database, id: str, total: int, unit: str) -> None:
+    """The first part of a sharded job runs: no attempt is counted, parts are done once by their number."""
+    with db.write() as session:
+        values = {"state": RUNNING, "started": time.time(), "stage": "label", "total": total, "unit": unit}
+        _change(session, [Job.id == id, Job.state == QUEUED], values, "state")
+
+
+def wanted(db: Database, id: str, attempt: int | None = None) -> None:
+    """Raises Cancelled, Fenced: the execution is to stop."""
+    with db.read() as session:
+        row = session.execute(select(Job.state, Job.attempt).where(Job.id == id)).one_or_none()
+    if row is not None and row.state in (CANCELLING, CANCELLED):
+        raise Cancelled
+    if row is None or row.state != RUNNING or (attempt is not None and row.attempt != attempt):
+        raise Fenced
+
+
+def progress(db: Database, id: str, attempt: int, *, finished: bool = False, **values: Any) -> None:
+    """Say how far a job is; `finished`: something was done that will not have to be done again.
+
+    Raises:
+        Cancelled, Fenced.
+    """
+    more = {"stalls": 0} if finished else {}
+    with db.write() as session:
+        where = [Job.id == id, Job.state == RUNNING, Job.attempt == attempt]
+        job = _change(session, where, {**values, **more}, "progress")
+    if job is None:
+        wanted(db, id, attempt)
+
+
+def note_errors(db: Database, id: str, attempt: int, rows: Sequence[FileError]) -> None:
+    """Keep what is wrong with single files, once a file. Raises Fenced, Cancelled."""
+    with db.write() as session:
+        there = set(session.scalars(select(FileError.place).where(FileError.job == id)))
+        new = [row for row in rows if row.place not in there]
+        where = [Job.id == id, Job.state == RUNNING, Job.attempt == attempt]
+        job = _change(session, where, {"failed_files": Job.failed_files + len(new)}, "progress") if new else None
+        if job is not None:
+            session.add_all(new)
+    if new and job is None:
+        wanted(db, id, attempt)
+
+
+def finish_shard(db: Database, shard: Shard, errors: Sequence[FileError], total: int) -> bool:
+    """Keep a part's answers, its errors and the progress they make, once; False where that was done before.
+
+    Raises:
+        Cancelled, Fenced.
+    """
+    with db.write() as session:
+        # The job's row first: its lock makes parts of one job wait for one another, on PostgreSQL too.
+        where = [Job.id == shard.job, Job.state == RUNNING]
+        done = {
+            "done": Job.done + shard.utterances,
+            "failed_files": Job.failed_files + shard.failed,
+            "total": total, "unit": "utterances", "stage": "label", "stalls": 0,
+        }  # fmt: skip
+        job = _change(session, where, done, "progress")
+        if job is not None and session.get(Shard, (shard.job, shard.number)) is not None:
+            session.rollback()
+            return False
+        if job is not None:
+            session.add(shard)
+            session.add_all(errors)
+    if job is None:
+        wanted(db, shard.job)
+    return True
+
+
+def shard_done(db: Database, id: str, number: int) -> bool:
+    """Whether a part was finished before."""
+    with db.read() as session:
+        return session.get(Shard, (id, number)) is not None
+
+
+def succeed(session: Session, id: str, attempt: int | None, result: dict[str, Any]) -> None:
+    """End a job with its result, in the caller's transaction. Raises Fenced."""
+    where = [Job.id == id, Job.state.in_((RUNNING, QUEUED) if attempt is None else (RUNNING,))]
+    if attempt is not None:
+        where.append(Job.attempt == attempt)
+    if _change(session, where, {"state": SUCCEEDED, "result": result, "message": "", **_ended()}, "state") is None:
+        raise Fenced
+
+
+def fail(db: Database, id: str, attempt: int | None, error: dict[str, Any]) -> None:
+    """End a job with the reason, unless it has ended or another execution has it."""
+    where = [Job.id == id, Job.state.in_((QUEUED, RUNNING))]
+    if attempt is not None:
+        where.append(Job.attempt == attempt)
+    with db.write() as session:
+        _change(session, where, {"state": FAILED, "error": error, **_ended()}, "state")
+
+
+def cancelled(db: Database, id: str, result: dict[str, Any] | None = None) -> bool:
+    """A job that was asked to end has done so. What was finished stays; False if the job had ended before."""
+    more = {} if result is None else {"result": result}
+    with db.write() as session:
+        where = [Job.id == id, Job.state == CANCELLING]
+        return _change(session, where, {"state": CANCELLED, **more, **_ended()}, "state") is not None
+
+
+def _ended(now: float | None = None) -> dict[str, Any]:
+    moment = time.time() if now is None else now
+    return {"ended": moment, "webhook_next": moment}

@@ -1,0 +1,172 @@
+"""From what was asked for to a row: names made definite, settings checked, the first answer kept for its key."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session
+
+from phonechain.app.jobs import label, train, webhooks
+from phonechain.app.jobs import repository as table
+from phonechain.app.jobs.documents import shown
+from phonechain.app.models.catalog import Models
+from phonechain.app.problems.errors import InvalidRequest, KeyReused, Overloaded, UnknownCorpus
+from phonechain.app.schemas.jobs import EvaluateJob, LabelJob, TrainJob
+from phonechain.app.settings import Settings
+from phonechain.app.storage.ids import new_id
+from phonechain.app.storage.tables import Corpus, Job, Replay
+from phonechain.app.storage.workspace import Place
+from phonechain.features.errors import SettingsError
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What is answered: status 202, and whether it was answered before."""
+
+    body: dict[str, Any]
+    replayed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """An Idempotency-Key, within what may use it, with the digest of its request."""
+
+    scope: str
+    key: str
+    body: str
+
+
+def digest_of(*parts: Any) -> str:
+    """The same for the same request, whatever the order of its members."""
+    return hashlib.sha256(json.dumps(parts, sort_keys=True, ensure_ascii=True).encode()).hexdigest()
+
+
+def spec_of(
+    asked: TrainJob | LabelJob | EvaluateJob, corpus: Corpus, models: Models, settings: Settings
+) -> dict[str, Any]:
+    """Everything that the workers need to know, fixed at this moment: a retry must not meet another model.
+
+    Raises:
+        UnknownModel, SettingsError, InvalidRequest.
+    """
+    common = {"corpus": corpus.id, "corpus_name": corpus.name, "resources": asked.resources}
+    if isinstance(asked, TrainJob):
+        return {**common, **_train(asked, models)}
+    model = models.reference_in_thread(asked.model)
+    if isinstance(asked, EvaluateJob):
+        return {
+            **common, "model": model, "split": asked.split, "drop": asked.drop, "options": {"decode": asked.decode},
+        }  # fmt: skip
+    if asked.n_best > settings.max_n_best:
+        limit = settings.max_n_best
+        raise InvalidRequest(
+            f"n_best: expected at most {limit} labels, got {asked.n_best}",
+            pointer="n_best",
+            value=asked.n_best,
+            limit=limit,
+        )
+    options = {
+        "tier": asked.tier if asked.tier is not None else corpus.options.get("tier"),
+        "channel": asked.channel,
+        "n_best": asked.n_best,
+        "decode": asked.decode,
+        "fix": asked.fix or bool(corpus.options.get("fix")),
+        "on_bad_segment": asked.on_bad_segment or corpus.options.get("on_bad_segment") or "refuse",
+        "gaps": asked.gaps,
+        "max_gap": asked.max_gap,
+        "formats": asked.formats,
+        "max_seconds": settings.max_audio_seconds,
+        "max_segments": settings.max_segments,
+    }
+    part = settings.shard_files
+    return {
+        **common, "model": model, "options": options, "total": corpus.utterances, "part": part,
+        "parts": label.count(corpus.utterances, part),
+    }  # fmt: skip
+
+
+def _train(asked: TrainJob, models: Models) -> dict[str, Any]:
+    spec = asked.model_dump(exclude={"corpus", "kind", "resources", "webhook", "base"})
+    if asked.base is not None:
+        base = models.get_in_thread(asked.base)
+        from phonechain.model.settings import preset_names, to_dict
+
+        labeler = base.labeler
+        spec["base"] = models.reference_in_thread(asked.base)
+        spec["preset"] = labeler.preset if labeler.preset in preset_names() else asked.preset
+        spec["model_settings"] = asked.model_settings or to_dict(labeler.model)
+        spec["training"] = {**to_dict(labeler.training), **(asked.training or {})}
+        spec["drop"] = asked.drop or list(labeler.drop)
+    try:
+        train.settings_of(spec)
+    except SettingsError as error:
+        raise InvalidRequest(str(error), pointer=error.pointer, value=error.value, limit=error.limit) from None
+    return spec
+
+
+def create(
+    place: Place, models: Models, settings: Settings, asked: TrainJob | LabelJob | EvaluateJob, key: Key | None,
+    corpus: Corpus | None = None,
+) -> Answer:  # fmt: skip
+    """Take a job, or answer what was answered to its key before. `corpus` came with the request and is new.
+
+    Raises:
+        UnknownCorpus, UnknownModel, KeyReused, InvalidRequest, WebhookRefused, Overloaded.
+    """
+    if key is not None and (known := _replay(place, key)) is not None:
+        return known
+    if asked.webhook is not None:
+        webhooks.check(asked.webhook, settings.webhook_private)
+    used = corpus if corpus is not None else _corpus(place, asked.corpus)
+    spec = spec_of(asked, used, models, settings)
+    job = Job(id=new_id(), kind=asked.kind, spec=spec, webhook=asked.webhook)
+    try:
+        with place.db.write() as session:
+            _refuse_if_full(session, settings)
+            if corpus is not None:
+                session.add(corpus)
+            elif session.get(Corpus, used.id) is None:
+                raise _unknown(used.id)
+            body = shown(table.add(session, job))
+            if key is not None:
+                session.add(Replay(scope=key.scope, key=key.key, body=key.body, status=202, location="", answer=body))
+    except IntegrityError:  # the same key, at the same time
+        if key is not None and (known := _replay(place, key)) is not None:
+            return known
+        raise
+    return Answer(body, False)
+
+
+def _refuse_if_full(session: Session, settings: Settings) -> None:
+    waiting = table.count_unfinished(session)
+    if waiting >= settings.max_jobs:
+        raise Overloaded(
+            f"expected at most {settings.max_jobs} jobs that have not ended, got {waiting}",
+            retry_after=max(10, settings.retry_after), value=waiting, limit=settings.max_jobs,
+        )  # fmt: skip
+
+
+def _replay(place: Place, key: Key) -> Answer | None:
+    with place.db.read() as session:
+        row = session.get(Replay, (key.scope, key.key))
+    if row is None:
+        return None
+    if row.body != key.body:
+        raise KeyReused("expected the request that came with this Idempotency-Key before, got another one")
+    return Answer(row.answer, True)
+
+
+def _corpus(place: Place, id: str) -> Corpus:
+    with place.db.read() as session:
+        corpus = session.get(Corpus, id)
+    if corpus is None:
+        raise _unknown(id)
+    return corpus
+
+
+def _unknown(id: str) -> UnknownCorpus:
+    return UnknownCorpus(f"expected the id of a corpus, got {id[:80]!r}", pointer="corpus", value=id[:80])

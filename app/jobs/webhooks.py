@@ -1,0 +1,148 @@
+"""Webhooks after the Standard Webhooks specification: a signed POST when a job has ended, tried again with patience.
+
+Headers `webhook-id`, `webhook-timestamp`, `webhook-signature`; what is signed is `id.timestamp.body`, by HMAC-SHA256,
+in base64 behind `v1,`. The id is the same at every try, so a receiver can tell a repetition.
+
+An address that leads into the service's own network is refused, when it is given and again when it is called: the call
+goes to the very address that was checked, and follows no redirect.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import ipaddress
+import json
+import logging
+import socket
+import time
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+from sqlalchemy import select, update
+
+from phonechain.app.jobs import repository as table
+from phonechain.app.problems.errors import WebhookRefused
+from phonechain.app.storage.database import Database
+from phonechain.app.storage.tables import Job
+
+TRIES = (5, 300, 1800, 7200, 18_000, 36_000, 50_400, 72_000)
+"""Seconds between tries, with growing patience: about two days in all."""
+TIMEOUT = 15.0
+
+log = logging.getLogger(__name__)
+
+
+def check(url: str, private: bool) -> list[str]:
+    """The IP addresses behind a URL that may be called.
+
+    Raises:
+        WebhookRefused: no http address, or one in a private, loopback or otherwise reserved network.
+    """
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host, port, parts = None, None, urlsplit("")
+    if parts.scheme not in ("http", "https") or not host or parts.username is not None:
+        raise _refused("an http or https address without a user name", url)
+    try:
+        found = socket.getaddrinfo(host, port or (443 if parts.scheme == "https" else 80), type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        raise _refused("an address that can be found", url) from None
+    addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
+    for address in addresses:
+        if not private and not _public(address):
+            raise _refused("an address outside of private networks", url)
+    return addresses
+
+
+def _public(address: str) -> bool:
+    ip = ipaddress.ip_address(address.partition("%")[0])
+    inner = getattr(ip, "ipv4_mapped", None) or getattr(ip, "sixtofour", None)
+    return ip.is_global and not ip.is_multicast and (inner is None or inner.is_global)
+
+
+def _refused(wanted: str, url: str) -> WebhookRefused:
+    return WebhookRefused(f"expected {wanted}, got {url[:120]!r}", pointer="webhook", value=url[:120])
+
+
+def secret_bytes(secret: str) -> bytes:
+    """The key of a secret: base64 behind `whsec_`, else its text."""
+    if secret.startswith("whsec_"):
+        try:
+            return base64.b64decode(secret.removeprefix("whsec_"), validate=True)
+        except (binascii.Error, ValueError):
+            pass
+    return secret.encode()
+
+
+def signed(secret: str | None, id: str, moment: int, body: bytes) -> dict[str, str]:
+    """The headers of one call."""
+    headers = {"webhook-id": id, "webhook-timestamp": str(moment), "content-type": "application/json"}
+    if secret is not None:
+        digest = hmac.new(secret_bytes(secret), f"{id}.{moment}.".encode() + body, hashlib.sha256).digest()
+        headers["webhook-signature"] = "v1," + base64.b64encode(digest).decode()
+    return headers
+
+
+def body_of(job: Job, shown: dict[str, Any]) -> bytes:
+    """What is sent: the type of the event, its time and the job."""
+    moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(job.ended or job.created))
+    return json.dumps({"type": f"job.{job.state}", "timestamp": moment, "data": shown}, ensure_ascii=False).encode()
+
+
+def call(url: str, body: bytes, headers: dict[str, str], private: bool) -> int:
+    """POST to the address that was checked; the status of the answer.
+
+    Raises:
+        WebhookRefused, httpx.HTTPError.
+    """
+    address = check(url, private)[0]
+    parts = urlsplit(url)
+    assert parts.hostname is not None
+    pinned = httpx.URL(url).copy_with(host=address)
+    port = f":{parts.port}" if parts.port else ""
+    headers = {**headers, "host": parts.hostname + port, "user-agent": "phonechain"}
+    extensions = {"sni_hostname": parts.hostname}
+    with httpx.Client(timeout=TIMEOUT, follow_redirects=False, trust_env=False) as client:
+        request = client.build_request("POST", pinned, content=body, headers=headers, extensions=extensions)
+        answer = client.send(request, stream=True)  # the body of the answer is nobody's business
+        answer.close()
+        return answer.status_code
+
+
+def due(db: Database) -> list[Job]:
+    """Jobs that have ended and whose address is to be called now."""
+    with db.read() as session:
+        query = select(Job).where(Job.webhook_next <= time.time(), Job.webhook.is_not(None)).limit(20)
+        return [job for job in session.scalars(query) if job.state in table.TERMINAL]
+
+
+def deliver(db: Database, job: Job, shown: dict[str, Any], secret: str | None, private: bool) -> None:
+    """One try, by one process: the next time is written before the call, so a death in between means one more try."""
+    with db.write() as session:
+        tries = job.webhook_tries + 1
+        later = time.time() + TRIES[tries - 1] if tries <= len(TRIES) else None
+        mine = session.execute(
+            update(Job)
+            .where(Job.id == job.id, Job.webhook_tries == job.webhook_tries)
+            .values(webhook_tries=tries, webhook_next=later)
+        )
+        if not mine.rowcount:  # type: ignore[attr-defined]
+            return
+    assert job.webhook is not None
+    body = body_of(job, shown)
+    try:
+        status = call(job.webhook, body, signed(secret, f"msg_{job.id}", int(time.time()), body), private)
+    except (WebhookRefused, httpx.HTTPError) as error:
+        log.warning("webhook of job %s, try %d: %s", job.id, tries, error)
+        return
+    if 200 <= status < 300 or status == 410:  # 410: the receiver wants no more
+        with db.write() as session:
+            session.execute(update(Job).where(Job.id == job.id).values(webhook_next=None))
+    else:
+        log.warning("webhook of job %s, try %d: status %d", job.id, tries, status)

@@ -1,0 +1,1 @@
+"""From a recording and its segmentation to labels: pipeline, batcher, conversion."""

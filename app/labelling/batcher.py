@@ -1,0 +1,233 @@
+"""The bounded, micro-batched queue in front of the loaded labelers.
+
+Decoding and features run in a small pool of threads, inference in one thread; the event loop does neither. While the
+model works on one batch the next requests gather, and the worker takes what has gathered: batches grow with the load,
+and a lone request waits for nobody. A request holds one of `queue_size` places from the moment its body is read until
+its answer is written; when all are taken, further ones are refused at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+from phonechain.app.labelling.pipeline import label_sequences
+from phonechain.app.models.registry import Entry
+from phonechain.app.problems.errors import NotReady, Overloaded
+from phonechain.app.settings import Settings
+from phonechain.features.segments import Segment
+
+if TYPE_CHECKING:
+    from phonechain.model.answers import LabelledSegment
+    from phonechain.model.labeler import Decoding
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@dataclass(slots=True)
+class _Item:
+    entry: Entry
+    features: Any
+    segments: list[Segment]
+    n_best: int
+    decode: Decoding
+    answer: asyncio.Future[Scored]
+    since: float
+    starts: Sequence[int] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """The labels of one utterance; seconds spent waiting and in the model; utterances in its batch."""
+
+    labelled: list[LabelledSegment]
+    queue: float
+    model: float
+    batch: int
+
+
+class Scorer:
+    """Start and stop it inside the event loop that uses it."""
+
+    def __init__(
+        self, settings: Settings, on_batch: Callable[[int, int, float], None] = lambda utterances, segments, s: None
+    ) -> None:
+        self.settings = settings
+        self.taken = 0
+        self._on_batch = on_batch
+        """Told of every batch: utterances, segments, seconds in the model."""
+        self._waiting: deque[_Item] = deque()
+        self._wake = asyncio.Event()
+        self._stopping = False
+        self._pool: ThreadPoolExecutor | None = None
+        self._torch: ThreadPoolExecutor | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        self._stopping = False
+        threads = self.settings.torch_threads or cores()
+        set_threads(threads)
+        self._pool = ThreadPoolExecutor(self.settings.decode_threads, "decode")
+        self._torch = ThreadPoolExecutor(1, "torch", initializer=set_threads, initargs=(threads,))
+        self._task = asyncio.create_task(self._work(), name="scorer")
+
+    async def stop(self) -> None:
+        """Answer what was accepted, then end the threads."""
+        self._stopping = True
+        self._wake.set()
+        if self._task is not None:
+            await self._task
+        for pool in (self._pool, self._torch):
+            if pool is not None:
+                await asyncio.to_thread(pool.shutdown)
+
+    @property
+    def ready(self) -> bool:
+        return self._task is not None and not self._task.done() and not self._stopping
+
+    @property
+    def waiting(self) -> int:
+        """Utterances that wait for a batch."""
+        return len(self._waiting)
+
+    def refuse_if_full(self) -> None:
+        """Raises Overloaded, NotReady: before a body is read for nothing."""
+        if not self.ready:
+            raise NotReady("the service is starting or stopping", retry_after=self.settings.retry_after)
+        if self.taken >= self.settings.queue_size:
+            raise Overloaded(
+                f"expected fewer than {self.settings.queue_size} requests at a time, got as many",
+                retry_after=self.settings.retry_after,
+                value=self.taken,
+                limit=self.settings.queue_size,
+            )
+
+    @contextlib.asynccontextmanager
+    async def place(self) -> AsyncIterator[None]:
+        """Hold one of the places. Raises Overloaded, NotReady."""
+        self.refuse_if_full()
+        self.taken += 1
+        try:
+            yield
+        finally:
+            self.taken -= 1
+            self._wake.set()
+
+    async def in_pool(self, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run `work` in the pool of decoding threads."""
+        assert self._pool is not None
+        return await asyncio.get_running_loop().run_in_executor(self._pool, lambda: work(*args, **kwargs))
+
+    async def label(
+        self,
+        entry: Entry,
+        features: Any,
+        segments: list[Segment],
+        *,
+        n_best: int,
+        decode: Decoding,
+        starts: Sequence[int] = (),
+    ) -> Scored:
+        """Label one utterance, in a batch with whatever else waits for the same model.
+
+        At each place in `starts` a new sequence begins, over whose start the chain does not run.
+        """
+        answer: asyncio.Future[Scored] = asyncio.get_running_loop().create_future()
+        self._waiting.append(_Item(entry, features, segments, n_best, decode, answer, time.perf_counter(), starts))
+        self._wake.set()
+        return await answer
+
+    async def _work(self) -> None:
+        loop = asyncio.get_running_loop()
+        while self._waiting or self.taken or not self._stopping:
+            if not self._waiting:
+                self._wake.clear()
+                await self._wake.wait()
+                continue
+            batch = self._take()
+            if batch:
+                assert self._torch is not None
+                outcomes = await loop.run_in_executor(self._torch, _label_batch, batch)
+                for item, outcome in zip(batch, outcomes, strict=True):
+                    _settle(item.answer, outcome)
+                spent = next((outcome.model for outcome in outcomes if isinstance(outcome, Scored)), None)
+                if spent is not None:
+                    self._on_batch(len(batch), sum(len(item.segments) for item in batch), spent)
+
+    def _take(self) -> list[_Item]:
+        """The oldest request, and those after it that can share its batch; the others keep their order."""
+        batch: list[_Item] = []
+        kept: list[_Item] = []
+        total = 0
+        for item in self._waiting:
+            if item.answer.done():  # its client has gone
+                continue
+            alike = not batch or (item.entry is batch[0].entry and item.decode == batch[0].decode)
+            if alike and (not batch or total + len(item.segments) <= self.settings.batch_segments):
+                batch.append(item)
+                total += len(item.segments)
+            else:
+                kept.append(item)
+        self._waiting = deque(kept)
+        return batch
+
+
+def _label_batch(batch: Sequence[_Item]) -> list[Scored | Exception]:
+    """Runs in the torch thread. A batch that fails is tried one by one: one utterance cannot fail the others."""
+    begun = time.perf_counter()
+    first = batch[0]
+    try:
+        labelled = label_sequences(
+            first.entry.labeler,
+            [(item.features, item.segments, item.starts) for item in batch],
+            n_best=max(item.n_best for item in batch),
+            decode=first.decode,
+        )
+    except Exception as error:
+        if len(batch) == 1:
+            return [error]
+        return [outcome for item in batch for outcome in _label_batch([item])]
+    spent = time.perf_counter() - begun
+    return [
+        Scored([_cut(segment, item.n_best) for segment in labels], begun - item.since, spent, len(batch))
+        for item, labels in zip(batch, labelled, strict=True)
+    ]
+
+
+def _cut(segment: LabelledSegment, n_best: int) -> LabelledSegment:
+    """A batch asks for the longest list that any of its requests wants; each request gets its own length."""
+    return segment if len(segment.n_best) <= n_best else replace(segment, n_best=segment.n_best[:n_best])
+
+
+def _settle(answer: asyncio.Future[Scored], outcome: Scored | Exception) -> None:
+    if answer.done():
+        return
+    if isinstance(outcome, Exception):
+        answer.set_exception(outcome)
+    else:
+        answer.set_result(outcome)
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def set_threads(threads: int) -> None:
+    """Give torch its threads, and numpy's matrix library one: the decoding threads are parallel already.
+
+    OpenMP keeps the number for each thread, so the torch worker calls this for itself as well.
+    """
+    import torch
+    from threadpoolctl import threadpool_limits
+
+    torch.set_num_threads(threads)
+    threadpool_limits(1, user_api="blas")

@@ -1,0 +1,275 @@
+"""From a recording and a segmentation to what a labeler takes, and from its labels back to a file.
+
+The command line and the service both come through here, so both read the same files and say the same of bad ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from numpy import float32
+from numpy.typing import NDArray
+
+from phonechain.app.labelling import conversion
+from phonechain.app.problems.errors import TooManySegments
+from phonechain.features import annotation as notation
+from phonechain.features.annotation import Annotation, Tier, timit
+from phonechain.features.audio import reader as sound
+from phonechain.features.errors import AnnotationError, NoSegments, Notice, SegmentError, SegmentProblem, TruncatedAudio
+from phonechain.features.mfcc import FeatureSettings
+from phonechain.features.pooling import extract
+from phonechain.features.segments import ROUNDING, OnBadSegment, Segment, prepare, sift
+
+if TYPE_CHECKING:
+    from phonechain.model.answers import LabelledSegment
+    from phonechain.model.labeler import Decoding, PhoneLabeler
+
+LISTED = "json"
+"""The format name of segments that came as a plain list."""
+
+MAX_GAP = 0.2
+"""Seconds between two segments from which on a chain may break: shorter silences belong to stops and breath."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gaps:
+    """What is done where segments do not touch.
+
+    `across`: the chain runs on, as if they touched. `break`: where more than `longest` seconds lie between two segments,
+    what comes after is a sequence of its own: neither the chain nor the windows of a model reach across.
+    """
+
+    mode: Literal["across", "break"] = "across"
+    longest: float = MAX_GAP
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A segment that was set aside: what a LabelledSegment says, without an answer, and the reason. Times in seconds."""
+
+    start: float
+    end: float
+    reason: str
+    given: str | None = None
+    label: None = None
+    posterior: None = None
+    n_best: tuple[tuple[str, float], ...] = ()
+    given_posterior: None = None
+    given_rank: None = None
+
+
+@dataclass(slots=True)
+class Prepared:
+    """One utterance, ready to be labelled.
+
+    `segments` are in order and inside the sound; `features` is `[T, D]`, a row for each; `duration` is in seconds;
+    `annotation` and `tier` are what the segments came from. `starts` are the places in `segments` where a new sequence
+    begins; `indices[i]` is the place in the input of `segments[i]`, and `skipped` are the others by theirs.
+    """
+
+    annotation: Annotation
+    tier: Tier
+    segments: list[Segment]
+    features: NDArray[float32]
+    duration: float
+    notices: tuple[Notice, ...]
+    starts: tuple[int, ...] = ()
+    indices: Sequence[int] = ()
+    skipped: tuple[tuple[int, Skipped], ...] = ()
+    gaps: Gaps = Gaps()
+    rate: int | None = None
+    """Samples a second of the recording."""
+    recording: str | None = None
+    """Its name, where one is known."""
+
+
+def listed(segments: Sequence[Segment]) -> Annotation:
+    """Segments without a file, as an annotation of one tier."""
+    return Annotation([Tier("phones", "interval", list(segments))], LISTED)
+
+
+def check_count(count: int, limit: int | None) -> None:
+    """Raises TooManySegments."""
+    if limit is not None and count > limit:
+        raise TooManySegments(
+            f"expected at most {limit} segments, got {count}", pointer="segments", value=count, limit=limit
+        )
+
+
+def prepared(
+    audio: bytes | Path,
+    segmentation: Annotation,
+    settings: FeatureSettings,
+    *,
+    tier: str | None = None,
+    channel: int | Literal["mix"] = "mix",
+    fix: bool = False,
+    on_bad_segment: OnBadSegment = "refuse",
+    gaps: Gaps = Gaps(),
+    max_seconds: float = 3600.0,
+    max_segments: int | None = None,
+    recording: str | None = None,
+) -> Prepared:
+    """Choose the tier, decode the sound, check the segments and compute their features.
+
+    `recording` is its name, for files that are written; left out, that of the file where `audio` is one. With
+    `on_bad_segment="skip"`, segments that do not fit are set aside, each with a Notice, instead of refusing all.
+
+    Raises:
+        AnnotationError, AudioError, SegmentError, TooManySegments: what came cannot be used.
+    """
+    chosen, tier_notices = notation.choose_tier(segmentation, tier)
+    segments = notation.tier_segments(chosen)
+    if not segments:
+        raise NoSegments("expected at least one segment, got none", pointer="segments", value=0, limit=1)
+    check_count(len(segments), max_segments)
+    # At the model's rate at once: an hour at the highest rate that a file may claim would be 11 GB.
+    decoded = sound.decode(audio, channel=channel, rate=settings.rate, max_seconds=max_seconds)
+    rate = decoded.source_rate or decoded.rate
+    if any(notice.code == "rate-assumed" for notice in segmentation.notices):
+        # The file counts in samples without naming their rate. Now it is known: the recording's.
+        place = next(i for i, known in enumerate(segmentation.tiers) if known is chosen)
+        segmentation = conversion.at_rate(segmentation, timit.RATE, rate)
+        chosen = segmentation.tiers[place]
+        segments = notation.tier_segments(chosen)
+    indices: Sequence[int] = ()
+    aside: tuple[tuple[int, Skipped], ...] = ()
+    if on_bad_segment == "skip":
+        sifted = sift(segments, decoded.duration, fix=fix, lines=chosen.lines)
+        aside = _set_aside(segments, sifted.problems)
+        segments, indices = sifted.segments, sifted.indices
+        segment_notices = (*sifted.notices, *(Notice("segment-skipped", s.reason, f"segments/{i}") for i, s in aside))
+    else:
+        try:
+            segments, segment_notices = prepare(segments, decoded.duration, fix=fix, lines=chosen.lines)
+        except SegmentError as error:
+            cut = next((n for n in decoded.notices if n.code == "audio-truncated"), None)
+            if cut is None or any(p.kind not in ("past-end", "after-end") for p in error.problems):
+                raise
+            raise TruncatedAudio(  # the sound is at fault, not the segments
+                f"expected sound up to the last segment's end at {max(s.end for s in segments):.3f} s, got less: "
+                f"{cut.message}",
+                pointer="audio",
+                details=error.details,
+            ) from error
+    return Prepared(
+        segmentation,
+        chosen,
+        segments,
+        extract(decoded, segments, settings),
+        decoded.duration,
+        (*segmentation.notices, *tier_notices, *decoded.notices, *segment_notices),
+        starts=breaks(segments, gaps),
+        indices=indices,
+        skipped=aside,
+        gaps=gaps,
+        rate=rate,
+        recording=recording or (audio.stem if isinstance(audio, Path) else None),
+    )
+
+
+def _set_aside(segments: Sequence[Segment], problems: Sequence[SegmentProblem]) -> tuple[tuple[int, Skipped], ...]:
+    """The bad segments by their places, each with all that is wrong with it as one reason."""
+    reasons: dict[int, list[str]] = {}
+    for problem in problems:
+        _, _, rest = problem.message.partition(": ")
+        reasons.setdefault(problem.index, []).append(rest if problem.index in reasons else problem.message)
+    return tuple(
+        (i, Skipped(segments[i].start, segments[i].end, "; ".join(texts), segments[i].label))
+        for i, texts in sorted(reasons.items())
+    )
+
+
+def breaks(segments: Sequence[Segment], gaps: Gaps) -> tuple[int, ...]:
+    """The places at which a new sequence begins: none where the chain runs across gaps."""
+    if gaps.mode == "across":
+        return ()
+    return tuple(i for i, (a, b) in enumerate(pairwise(segments), 1) if b.start - a.end > gaps.longest + ROUNDING)
+
+
+def label_sequences(
+    labeler: PhoneLabeler,
+    items: Sequence[tuple[NDArray[float32], Sequence[Segment], Sequence[int]]],
+    *,
+    n_best: int = 1,
+    decode: Decoding = "posterior",
+    groups: Sequence[int] | None = None,
+) -> list[list[LabelledSegment]]:
+    """Label several utterances, each (features, segments, starts), in one batch.
+
+    An utterance with `starts` goes to the model as several sequences of one speaker, and comes back as one.
+    """
+    features: list[NDArray[float32]] = []
+    segments: list[Sequence[Segment]] = []
+    owners: list[int] = []
+    for n, (rows, own, starts) in enumerate(items):
+        edges = [0, *starts, len(own)]
+        for begin, end in pairwise(edges):
+            features.append(rows[begin:end])
+            segments.append(own[begin:end])
+            owners.append(n)
+    speakers = owners if groups is None else [groups[n] for n in owners]
+    answers = labeler.label_features(features, segments=segments, n_best=n_best, decode=decode, groups=speakers)
+    whole: list[list[LabelledSegment]] = [[] for _ in items]
+    for n, part in zip(owners, answers, strict=True):
+        whole[n] += part
+    return whole
+
+
+def with_skipped(prepared: Prepared, labelled: Sequence[LabelledSegment]) -> list[LabelledSegment | Skipped]:
+    """The answer with the segments that were set aside, at the places where the input had them."""
+    if not prepared.skipped:
+        return list(labelled)
+    out: list[LabelledSegment | Skipped] = []
+    waiting = list(prepared.skipped)
+    for index, segment in zip(prepared.indices, labelled, strict=True):
+        while waiting and waiting[0][0] < index:
+            out.append(waiting.pop(0)[1])
+        out.append(segment)
+    return [*out, *(skipped for _, skipped in waiting)]
+
+
+def annotated(prepared: Prepared, labelled: Sequence[LabelledSegment], format: str) -> bytes:
+    """The annotation with the labels and the posteriors added, in `format`; the input's tiers stay as they are.
+
+    Where segments were repaired, the added tiers hold the times that were labelled; they have no entry for a segment
+    that was set aside. A format with room for one tier gets the labelled tier with those times.
+
+    Raises:
+        AnnotationError: the format cannot hold it.
+    """
+    try:
+        return _annotated(prepared, labelled, format)
+    except AnnotationError:
+        if not prepared.skipped:
+            raise
+    # A tier with, say, a reversed interval cannot be written; without those that were set aside it can.
+    bad = {index for index, _ in prepared.skipped}
+    kept = replace(prepared.tier, entries=[s for i, s in enumerate(prepared.tier.entries) if i not in bad])
+    tiers = [kept if tier is prepared.tier else tier for tier in prepared.annotation.tiers]
+    source = replace(prepared.annotation, tiers=tiers)
+    return _annotated(replace(prepared, annotation=source, tier=kept), labelled, format)
+
+
+def _annotated(prepared: Prepared, labelled: Sequence[LabelledSegment], format: str) -> bytes:
+    source, tier = prepared.annotation, replace(prepared.tier, entries=prepared.segments)
+    if notation.FORMATS[format].flat:
+        source = replace(source, tiers=[tier if kept is prepared.tier else kept for kept in source.tiers])
+    answer = notation.add_labels(
+        source, tier, [segment.label for segment in labelled], [segment.posterior for segment in labelled]
+    )
+    return conversion.written(answer, format, rate=prepared.rate, recording=prepared.recording)
+
+
+def media_type(format: str) -> str:
+    """The media type of an annotation format."""
+    return notation.FORMATS[format].media_type
+
+
+def suffix(format: str) -> str:
+    """The usual file suffix of an annotation format, with its dot."""
+    return notation.FORMATS[format].suffixes[0]

@@ -1,0 +1,1 @@
+"""Models that the service can use: loaded, stored, resolved by name."""

@@ -1,0 +1,175 @@
+"""What Prometheus reads at /metrics: counts and sizes of this process, and the jobs of the database.
+
+Labels have few values: routes as templates, methods and problem types from fixed lists, loaded models. Each application
+has a registry of its own, so that two in one process do not meet.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    disable_created_metrics,
+)
+from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily, Metric
+from prometheus_client.exposition import choose_encoder
+
+from phonechain.app.jobs import repository as table
+from phonechain.app.problems.types import TYPES
+from phonechain.app.storage.tables import STATES
+from phonechain.app.version import version
+from phonechain.features.errors import PhonechainError
+
+if TYPE_CHECKING:
+    from phonechain.app.jobs.engine import Engine
+    from phonechain.app.labelling.batcher import Scorer
+    from phonechain.app.models.catalog import Models
+
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+NO_ROUTE = "none"
+"""The route of requests that no route takes: one value, whatever addresses are tried."""
+
+SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+FRESH = 5.0
+"""Seconds for which a count of the jobs is good."""
+PATIENCE = 2.0
+"""Seconds that a reader of the metrics waits for the database."""
+
+
+disable_created_metrics()  # a second series for each counter, of which nobody makes use
+
+
+class Metrics:
+    """The counters of one application. Safe to use from every thread."""
+
+    def __init__(self) -> None:
+        self.registry = registry = CollectorRegistry()
+        self.requests = Counter(
+            "phonechain_http_requests", "Requests answered.", ["route", "method", "status"], registry=registry
+        )
+        self.seconds = Histogram(
+            "phonechain_http_request_duration_seconds",
+            "From the head of a request to the end of its answer; event streams are left out.",
+            ["route", "method"],
+            buckets=SECONDS,
+            registry=registry,
+        )
+        self.in_flight = Gauge("phonechain_http_requests_in_flight", "Requests being answered.", registry=registry)
+        self.problems = Counter(
+            "phonechain_problems", "Problem documents answered, by type.", ["type"], registry=registry
+        )
+        self.batches = Histogram(
+            "phonechain_batch_utterances",
+            "Utterances labelled as one batch.",
+            buckets=(1, 2, 4, 8, 16, 32, 64, 128),
+            registry=registry,
+        )
+        self.batch_segments = Histogram(
+            "phonechain_batch_segments",
+            "Segments labelled as one batch.",
+            buckets=(16, 64, 256, 1024, 4096, 16384),
+            registry=registry,
+        )
+        self.batch_seconds = Histogram(
+            "phonechain_batch_duration_seconds", "In the model, a batch.", buckets=SECONDS, registry=registry
+        )
+        self.segments = Counter("phonechain_segments_labelled", "Segments labelled for requests.", registry=registry)
+        self.audio = Counter(
+            "phonechain_audio_decoded_seconds", "Seconds of sound decoded for requests.", registry=registry
+        )
+        for slug in TYPES:
+            self.problems.labels(slug)  # a series that is there from the start shows its first increase
+        ProcessCollector(registry=registry)
+
+    def batch(self, utterances: int, segments: int, seconds: float) -> None:
+        """A batch has been labelled."""
+        self.batches.observe(utterances)
+        self.batch_segments.observe(segments)
+        self.batch_seconds.observe(seconds)
+
+    def labelled(self, segments: int) -> None:
+        """An utterance of a request has been labelled."""
+        self.segments.inc(segments)
+
+    def decoded(self, seconds: float) -> None:
+        """A recording of a request has been decoded."""
+        self.audio.inc(seconds)
+
+    def answered(self, route: str, method: str, status: int, seconds: float | None, problem: str | None) -> None:
+        """A request has been answered; `seconds` None where its length says nothing."""
+        method = method if method in METHODS else "other"
+        self.requests.labels(route, method, str(status)).inc()
+        if seconds is not None:
+            self.seconds.labels(route, method).observe(seconds)
+        if problem in TYPES:
+            self.problems.labels(problem).inc()
+
+    def written(self, accept: str) -> tuple[bytes, str]:
+        """(every metric, its media type), in the format that the header `Accept` prefers."""
+        encode, media_type = choose_encoder(accept)
+        return encode(self.registry), media_type
+
+
+class Now:
+    """What is read when asked for: places, loaded models, jobs by state."""
+
+    def __init__(self, scorer: Scorer, models: Models, engine: Engine) -> None:
+        self.scorer, self.models, self.engine = scorer, models, engine
+        self.jobs: dict[str, int] = {}
+        self._read = float("-inf")
+        self._reading: asyncio.Future[dict[str, int]] | None = None
+        self._pool = ThreadPoolExecutor(1, "metrics")
+
+    async def refresh(self) -> None:
+        """Count the jobs again, if that is due. A database that does not answer leaves no counts rather than old ones."""
+        if time.monotonic() - self._read < FRESH:
+            return
+        if self._reading is None or self._reading.done():
+            self._reading = asyncio.get_running_loop().run_in_executor(self._pool, self._count)
+        try:
+            self.jobs = await asyncio.wait_for(asyncio.shield(self._reading), PATIENCE)
+            self._read = time.monotonic()
+        except (PhonechainError, TimeoutError):
+            self.jobs = {}
+
+    def _count(self) -> dict[str, int]:
+        counted = dict.fromkeys(STATES, 0)
+        if self.engine.migrated and self.engine.has_database():
+            counted |= table.count_by_state(self.engine.place.db)
+        return counted
+
+    def close(self) -> None:
+        """End the thread."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def collect(self) -> Iterator[Metric]:
+        """For the registry of prometheus_client."""
+        yield InfoMetricFamily("phonechain", "The package.", {"version": version()})
+        scorer = self.scorer
+        for name, text, value in (
+            ("queue_limit", "Places for requests that are decoded, wait or are labelled.", scorer.settings.queue_size),
+            ("queue_taken", "Places taken.", scorer.taken),
+            ("queue_depth", "Utterances that are decoded and wait for a batch.", scorer.waiting),
+        ):
+            yield GaugeMetricFamily(f"phonechain_{name}", text, value)
+        loaded = GaugeMetricFamily("phonechain_model_loaded", "Models in memory.", labels=["name", "version"])
+        for model in sorted({(entry.name, entry.version) for entry in self.models.loaded()}):
+            loaded.add_metric(model, 1)
+        yield loaded
+        jobs = GaugeMetricFamily("phonechain_jobs", "Jobs in the database, by state.", labels=["state"])
+        for state, count in self.jobs.items():
+            jobs.add_metric([state], count)
+        yield jobs
+
+    def describe(self) -> Iterator[Metric]:
+        """Nothing is to be collected when this is registered."""
+        return iter(())

@@ -1,0 +1,1 @@
+"""Errors of the service as RFC 9457 problem documents."""

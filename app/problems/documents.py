@@ -1,0 +1,177 @@
+"""Every error answer of the service, as an RFC 9457 problem document. The one place that maps errors to HTTP.
+
+The table of types is in `app/problems/types.py`. The `type` member of a document is the relative reference
+`/problems/<slug>`, and that address serves the text. Further members, beside RFC 9457 section 3.1:
+
+- `request_id`: the same as in the header X-Request-ID and in the log;
+- `pointer`: where in the body, a JSON pointer as a fragment (RFC 6901 section 6); `parameter` for the query;
+- `line`: the line of an annotation file;
+- `value`, `limit`: what came and what it may be;
+- `errors`: every single finding where there are several, with the same members.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import Scope
+
+from phonechain.app.problems.errors import InvalidRequest, ServiceError
+from phonechain.app.problems.types import TYPES, ProblemType
+from phonechain.app.problems.wording import expected, short
+from phonechain.features.errors import AnnotationSyntaxError, PhonechainError, SegmentError
+
+MEDIA_TYPE = "application/problem+json"
+
+MOST_FINDINGS = 100
+"""Members of `errors` in one document."""
+
+PUBLIC_DETAILS = ("tiers", "hint", "state", "needed", "parts")
+"""Further facts of domain errors that a document carries under their own names."""
+
+_OF_STATUS = {
+    404: "not-found",
+    405: "method-not-allowed",
+    413: "body-too-large",
+    415: "media-type",
+    400: "body-malformed",
+}
+
+
+def problem_type(slug: str) -> ProblemType:
+    """The type of a slug; an error class without an entry of its own falls back to the part before its last hyphen.
+
+    Raises:
+        KeyError: no type, and no fallback either.
+    """
+    while slug not in TYPES and "-" in slug:
+        slug = slug.rsplit("-", 1)[0]
+    return TYPES[slug]
+
+
+def as_pointer(place: str | None) -> dict[str, str]:
+    """The place that a domain error names, as a member of the document: `segments/3/end` is `#/segments/3/end`."""
+    if place is None or not re.fullmatch(r"[\w.-]+(/[\w.-]+)*", place):
+        return {}
+    return {"pointer": f"#/{place}"}
+
+
+def _facts(value: Any, limit: Any) -> dict[str, Any]:
+    return {name: short(fact) for name, fact in (("value", value), ("limit", limit)) if short(fact) is not None}
+
+
+def finding(source: str, entry: Mapping[str, Any]) -> dict[str, Any]:
+    """One entry of `ValidationError.errors()` as a member of `errors`. `source` is `body`, `query` or `path`."""
+    place = "/".join(str(part) for part in entry["loc"])
+    where = {"pointer": f"#/{place}" if place else "#"} if source == "body" else {"parameter": place}
+    facts = {} if entry["type"] == "missing" else _facts(entry.get("input"), _bound(entry))
+    return {"detail": f"{place or 'body'}: {expected(entry)}", **where, **facts}
+
+
+def _bound(entry: Mapping[str, Any]) -> Any:
+    context = entry.get("ctx") or {}
+    return next(
+        (context[name] for name in ("le", "ge", "lt", "gt", "max_length", "min_length", "limit") if name in context),
+        None,
+    )
+
+
+def document(error: Exception) -> dict[str, Any]:
+    """The problem document of a domain error, without the members that only the request knows."""
+    if not isinstance(error, PhonechainError):
+        kind = TYPES["internal"]
+        return _document(kind, "an unexpected fault inside the service; the log has it under this request id")
+    kind = problem_type(error.slug)
+    members: dict[str, Any] = {**as_pointer(error.pointer), **_facts(error.value, error.limit)}
+    members.update({name: fact for name, fact in error.details.items() if name in PUBLIC_DETAILS})
+    if isinstance(error, AnnotationSyntaxError):
+        if error.line is not None:
+            members.update(pointer="#/segments", line=error.line)
+        else:
+            members["pointer"] = "/".join(("#/segments", *(error.pointer or "").split("/"))).rstrip("/")
+    if isinstance(error, InvalidRequest) and error.findings:
+        members["errors"] = list(error.findings)
+    if isinstance(error, SegmentError) and error.problems:
+        members["errors"] = [
+            {"detail": p.message, "pointer": f"#/segments/{p.index}", "kind": p.kind, **_facts(p.value, p.limit)}
+            for p in error.problems[:MOST_FINDINGS]
+        ]
+    return _document(kind, str(error), **members)
+
+
+def _document(kind: ProblemType, detail: str, **members: Any) -> dict[str, Any]:
+    return {"type": kind.uri, "title": kind.title, "status": kind.status, "detail": detail, **members}
+
+
+def request_id(scope: Scope) -> str | None:
+    """The id that the outermost middleware gave the request; None outside of it."""
+    return (scope.get("state") or {}).get("request_id")
+
+
+def respond(scope: Scope, body: dict[str, Any], headers: Mapping[str, str] | None = None) -> Response:
+    """The document as a response, with the members that tell this occurrence from others."""
+    known = request_id(scope)
+    # What the log and the metrics say of this request: app/http/middleware/access.py.
+    scope.setdefault("state", {})["problem"] = str(body["type"]).rsplit("/", 1)[-1]
+    if known is not None:
+        path = scope.get("raw_path") or scope.get("path", "/").encode("utf-8")
+        body = {**body, "instance": f"{path.decode('latin-1')}#{known}", "request_id": known}
+        headers = {**(headers or {}), "X-Request-ID": known}
+    # Answers about a moment are not to be kept by caches between.
+    headers = {"Cache-Control": "no-store", **(headers or {})}
+    return Response(json.dumps(body, ensure_ascii=False), body["status"], headers, MEDIA_TYPE)
+
+
+def install(app: FastAPI) -> None:
+    """Make every error answer of `app` a problem document."""
+
+    async def domain(request: Request, error: Exception) -> Response:
+        headers = error.headers if isinstance(error, ServiceError) else None
+        return respond(request.scope, document(error), headers)
+
+    async def invalid(request: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)
+        findings = [finding(str(e["loc"][0]), {**e, "loc": e["loc"][1:]}) for e in error.errors()]
+        return await domain(request, invalid_request(findings))
+
+    async def http(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        kind = TYPES[_OF_STATUS.get(error.status_code, "http")]
+        phrase = HTTPStatus(error.status_code).phrase
+        detail = str(error.detail)
+        if error.status_code == 404:
+            detail = f"expected an address that the service has, got {request.url.path}"
+        if error.status_code == 405:
+            allow = (error.headers or {}).get("Allow", "another method")
+            detail = f"expected {allow} for {request.url.path}, got {request.method}"
+        body = {**_document(kind, detail), "status": error.status_code}
+        if kind.slug == "http":
+            body["title"] = phrase
+        return respond(request.scope, body, error.headers)
+
+    async def unexpected(request: Request, error: Exception) -> Response:
+        return respond(request.scope, document(error))
+
+    async def gone(request: Request, error: Exception) -> Response:
+        return Response(status_code=499)  # nobody is left to read it; keeps the log free of a traceback
+
+    app.add_exception_handler(PhonechainError, domain)
+    app.add_exception_handler(RequestValidationError, invalid)
+    app.add_exception_handler(HTTPException, http)
+    app.add_exception_handler(ClientDisconnect, gone)
+    app.add_exception_handler(Exception, unexpected)
+
+
+def invalid_request(findings: Sequence[Mapping[str, Any]]) -> InvalidRequest:
+    """The error of a request that breaks the interface: the first finding's sentence, and the count of the rest."""
+    more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
+    return InvalidRequest(str(findings[0]["detail"]) + more, findings=findings)

@@ -1,0 +1,1 @@
+"""What outlives a process: the database, its migrations, blobs, the workspace."""

@@ -1,0 +1,197 @@
+"""Blobs by their content: a file's name is the SHA-256 of its bytes. In a folder, or under any URL that fsspec opens.
+
+A blob is written beside its place and moved there, so that it is whole or not there at all; to write one twice is to
+write it once. What a program needs as a file on this machine it gets from `local`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+from phonechain.app.problems.errors import StorageFull
+from phonechain.app.storage.database import full
+from phonechain.features.errors import SettingsError
+from phonechain.features.files import sync_folder, write_whole
+
+CHUNK = 1 << 20
+
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+
+
+class Store:
+    """Blobs in a folder or under a URL.
+
+    Args:
+        location: a folder, or an fsspec URL such as `s3://bucket/prefix`.
+        cache: a folder of this machine for copies of what lies elsewhere, and for files being written.
+
+    Raises:
+        SettingsError: a URL whose protocol is not known or not installed.
+    """
+
+    def __init__(self, location: str, cache: Path) -> None:
+        self.cache = cache
+        self.folder: Path | None = None
+        self._remote: Any = None
+        if "://" in location and not location.startswith("file://"):
+            self._remote, self._prefix = remote(location, "PHONECHAIN_STORE")
+        else:
+            self.folder = Path(location.removeprefix("file://")).absolute()
+
+    def path(self, digest: str) -> Path:
+        """Where a blob of the folder lies."""
+        assert self.folder is not None
+        return self.folder / _checked(digest)[:2] / digest
+
+    def put(self, source: bytes | Path) -> str:
+        """Keep these bytes, or a copy of this file; the digest.
+
+        Raises:
+            StorageFull.
+        """
+        known = hashlib.sha256(source).hexdigest() if isinstance(source, bytes) else _digest_of(source)
+        if self.has(known):  # nothing is written, so that a full disk is no matter
+            return known
+        with self.writing() as file:
+            if isinstance(source, bytes):
+                file.write(source)
+            else:
+                with source.open("rb") as handle:
+                    shutil.copyfileobj(handle, file, CHUNK)
+        return file.digest
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[Writing]:
+        """A file to write to; at the end of the block it is kept, and its `digest` known.
+
+        Raises:
+            StorageFull: nothing of it stays.
+        """
+        scratch = self.scratch()
+        descriptor, name = tempfile.mkstemp(dir=scratch, prefix="blob-")
+        temporary = Path(name)
+        try:
+            with os.fdopen(descriptor, "wb") as raw:
+                file = Writing(raw)
+                yield file
+                raw.flush()
+                os.fsync(raw.fileno())
+            file.digest = file.hash.hexdigest()
+            self._keep(temporary, file.digest)
+        except OSError as error:
+            if full(error):
+                raise StorageFull("expected room for a file, got a full disk") from error
+            raise
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    def _keep(self, temporary: Path, digest: str) -> None:
+        if self.folder is None:
+            target = f"{self._prefix}/{digest[:2]}/{digest}"
+            if not self._remote.exists(target):
+                self._remote.put_file(str(temporary), target)
+            return
+        place = self.path(digest)
+        if not place.exists():
+            place.parent.mkdir(parents=True, exist_ok=True)
+            temporary.replace(place)
+            sync_folder(place.parent)
+
+    def scratch(self) -> Path:
+        """A folder for files being written: on the file system of the blobs where they lie in a folder."""
+        folder = (self.folder / "tmp") if self.folder is not None else (self.cache / "tmp")
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
+    def has(self, digest: str) -> bool:
+        """Whether the blob is there."""
+        if self.folder is not None:
+            return self.path(digest).exists()
+        return bool(self._remote.exists(f"{self._prefix}/{_checked(digest)[:2]}/{digest}"))
+
+    def local(self, digest: str) -> Path:
+        """The blob as a file of this machine, for reading only.
+
+        Raises:
+            FileNotFoundError, StorageFull.
+        """
+        if self.folder is not None:
+            path = self.path(digest)
+            if not path.exists():
+                raise FileNotFoundError(f"expected a blob {digest[:12]}, got none")
+            return path
+        copy = self.cache / "blobs" / _checked(digest)
+        if not copy.exists():
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            source = f"{self._prefix}/{digest[:2]}/{digest}"
+            try:
+                write_whole(copy, lambda spare: self._remote.get_file(source, str(spare)))
+            except OSError as error:
+                if full(error):
+                    raise StorageFull("expected room for a copy of a file, got a full disk") from error
+                raise
+        return copy
+
+    def delete(self, digest: str) -> None:
+        """Forget the blob, if it is there."""
+        if self.folder is not None:
+            self.path(digest).unlink(missing_ok=True)
+            return
+        with contextlib.suppress(FileNotFoundError):
+            self._remote.rm_file(f"{self._prefix}/{_checked(digest)[:2]}/{digest}")
+        (self.cache / "blobs" / digest).unlink(missing_ok=True)
+
+
+class Writing:
+    """An open blob. `size` is what was written so far; `digest` is known after the block."""
+
+    def __init__(self, raw: IO[bytes]) -> None:
+        self.raw = raw
+        self.hash = hashlib.sha256()
+        self.size = 0
+        self.digest = ""
+
+    def write(self, data: bytes) -> int:
+        self.hash.update(data)
+        self.size += len(data)
+        return self.raw.write(data)
+
+    def flush(self) -> None:
+        """For those that write through it, such as `zipfile`."""
+        self.raw.flush()
+
+
+def remote(url: str, what: str) -> tuple[Any, str]:
+    """The file system and the path of an fsspec URL.
+
+    Raises:
+        SettingsError: its protocol is not known, or its package is not installed.
+    """
+    from fsspec.core import url_to_fs
+
+    try:
+        system, path = url_to_fs(url)
+    except (ValueError, ImportError) as error:
+        raise SettingsError(
+            f"{what}: expected a URL that can be opened, got {url.split('://')[0]}://: {error}"
+        ) from None
+    return system, str(path).rstrip("/")
+
+
+def _digest_of(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _checked(digest: str) -> str:
+    if not _DIGEST.fullmatch(digest):
+        raise ValueError(f"expected a SHA-256 digest, got {digest[:80]!r}")
+    return digest

@@ -1,0 +1,144 @@
+"""Sessions on SQLite (write-ahead log, BEGIN IMMEDIATE) or PostgreSQL, and what is said when the database is away.
+
+Everything is synchronous: routes go through a thread, workers have nothing else to do meanwhile.
+"""
+
+from __future__ import annotations
+
+import errno
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Engine, create_engine, event, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+from sqlalchemy.orm import Session
+from sqlalchemy.pool import ConnectionPoolEntry
+
+from phonechain.app.problems.errors import DatabaseAway, StorageFull
+from phonechain.features.errors import SettingsError
+
+BUSY = 30.0
+"""Seconds that a writer waits for another one on SQLite before it gives up."""
+
+
+def sqlite_url(path: Path) -> str:
+    """The URL of an SQLite file."""
+    return f"sqlite:///{path}"
+
+
+class Database:
+    """An engine and its sessions. Cheap to make: it connects when it is first used.
+
+    Raises:
+        SettingsError: not the URL of a database that is known here.
+    """
+
+    def __init__(self, url: str, *, retry_after: int = 1) -> None:
+        try:
+            parsed = make_url(url)
+        except ArgumentError:
+            raise SettingsError("PHONECHAIN_DATABASE: expected a database URL such as postgresql://...") from None
+        if parsed.get_backend_name() not in ("sqlite", "postgresql"):
+            raise SettingsError(
+                f"PHONECHAIN_DATABASE: expected sqlite or postgresql, got {parsed.get_backend_name()!r}"
+            )
+        if parsed.drivername in ("postgresql", "postgres"):
+            parsed = parsed.set(drivername="postgresql+psycopg")
+        self.sqlite = parsed.get_backend_name() == "sqlite"
+        self.url = parsed.render_as_string(hide_password=False)
+        self.retry_after = retry_after
+        options: dict[str, Any] = {"pool_pre_ping": True} if not self.sqlite else {}
+        connect = {"timeout": BUSY, "check_same_thread": False} if self.sqlite else {"connect_timeout": 5}
+        try:
+            self.engine: Engine = create_engine(parsed, connect_args=connect, **options)
+        except NoSuchModuleError as error:
+            raise SettingsError(f"PHONECHAIN_DATABASE: expected a known database, got {error}") from None
+        if self.sqlite:
+            event.listen(self.engine, "connect", _on_connect)
+            event.listen(self.engine, "begin", _begin)
+        self._writes = self.engine.execution_options(writes=True)
+
+    @contextmanager
+    def read(self) -> Iterator[Session]:
+        """A session that sees one state of the database and changes nothing."""
+        with self._session(self.engine) as session:
+            yield session
+
+    @contextmanager
+    def write(self) -> Iterator[Session]:
+        """A transaction: committed at the end of the block, rolled back where the block raises.
+
+        On SQLite it takes the write lock at once, so what it reads stays true until it commits.
+        """
+        with self._session(self._writes) as session:
+            yield session
+            with self._told():
+                session.commit()
+
+    @contextmanager
+    def _session(self, engine: Engine) -> Iterator[Session]:
+        with self._told(), Session(engine, expire_on_commit=False) as session:
+            yield session
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except DBAPIError as error:
+            raise self._as_ours(error) from error
+
+    def _as_ours(self, error: DBAPIError) -> Exception:
+        """The error as one of this service where it is about the database's state and not about a statement."""
+        original = error.orig
+        text = str(original)
+        if "disk is full" in text or getattr(original, "sqlstate", None) == "53100":
+            return StorageFull("expected room for the database, got a full disk")
+        away = error.connection_invalidated or isinstance(original, sqlite3.OperationalError)
+        state = getattr(original, "sqlstate", None)
+        # Without a state psycopg could not connect; 08, 57 and 53 are the classes of connection exceptions, operator
+        # intervention and insufficient resources (PostgreSQL's manual, appendix A).
+        if type(original).__module__.startswith("psycopg"):
+            away = away or (state or "08")[:2] in ("08", "57", "53")
+        if away and "no such" not in text and "syntax error" not in text:
+            return DatabaseAway(
+                f"expected the database to answer, got: {' '.join(text.split())[:200]}", retry_after=self.retry_after
+            )
+        return error
+
+    def dispose(self) -> None:
+        """Close the connections of the pool."""
+        self.engine.dispose()
+
+
+def _on_connect(connection: Any, record: ConnectionPoolEntry) -> None:
+    connection.isolation_level = None  # the driver begins nothing by itself: `_begin` does
+    cursor = connection.cursor()
+    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+        cursor.execute(f"PRAGMA {pragma}")
+    cursor.close()
+
+
+def _begin(connection: Any) -> None:
+    immediate = connection.get_execution_options().get("writes", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if immediate else "BEGIN")
+
+
+_SHARED: dict[str, Database] = {}
+_LOCK = threading.Lock()
+
+
+def shared(url: str) -> Database:
+    """The database of this URL in this process: workers keep one from task to task."""
+    with _LOCK:
+        if url not in _SHARED:
+            _SHARED[url] = Database(url)
+        return _SHARED[url]
+
+
+def full(error: OSError) -> bool:
+    """Whether the error says that there is no room left."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)

@@ -1,0 +1,29 @@
+"""Which blobs are still needed: by corpora, models, parts of jobs and their results. A blob may serve several."""
+
+from __future__ import annotations
+
+from sqlalchemy import or_, select
+
+from phonechain.app.storage.tables import Corpus, Job, ModelVersion, Shard
+from phonechain.app.storage.workspace import Place
+
+
+def needed(place: Place, digest: str) -> bool:
+    """Whether anything in the database names the blob."""
+    with place.db.read() as session:
+        for query in (
+            select(Corpus.id).where(or_(Corpus.location == digest, Corpus.manifest == digest)),
+            select(ModelVersion.name).where(ModelVersion.blob == digest),
+            select(Shard.job).where(Shard.blob == digest),
+            select(Job.id).where(Job.result["blob"].as_string() == digest),
+        ):
+            if session.scalars(query.limit(1)).first() is not None:
+                return True
+    return False
+
+
+def drop(place: Place, *digests: str) -> None:
+    """Remove the blobs that nothing needs."""
+    for digest in digests:
+        if not needed(place, digest):
+            place.store.delete(digest)

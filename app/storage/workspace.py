@@ -1,0 +1,74 @@
+"""Where a process of the service, or a worker, finds everything: the database, the blobs, a folder of its own."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from phonechain.app.settings import PREFIX, Settings
+from phonechain.app.storage.blobs import Store
+from phonechain.app.storage.database import Database, shared
+
+
+@dataclass(frozen=True)
+class Place:
+    """Database URL, location of the blobs, and a folder for runs, unpacked corpora and copies.
+
+    It goes to the workers as plain text. A worker with a place of its own (`phonechain worker` with settings) keeps
+    to that.
+    """
+
+    database: str
+    blobs: str
+    folder: str
+    stalls: int = 8
+
+    @classmethod
+    def of(cls, settings: Settings) -> Place:
+        """The place that the settings describe."""
+        return cls(settings.database_url, settings.store_url, str(settings.folder), settings.job_stalls)
+
+    @classmethod
+    def here(cls, given: Mapping[str, Any]) -> Place:
+        """The place that came with a task, or this worker's own."""
+        own = {name: os.environ[variable] for name, variable in OWN.items() if os.environ.get(variable)}
+        return cls(**{**given, **own})
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for the way to a worker."""
+        return asdict(self)
+
+    @property
+    def db(self) -> Database:
+        return shared(self.database)
+
+    @cached_property
+    def store(self) -> Store:
+        return Store(self.blobs, self.root / "cache")
+
+    @property
+    def root(self) -> Path:
+        return Path(self.folder)
+
+    def run_folder(self, job: str) -> Path:
+        """Where a training job keeps its checkpoint."""
+        return self.root / "runs" / job
+
+
+OWN = {"database": f"{PREFIX}WORKER_DATABASE", "blobs": f"{PREFIX}WORKER_STORE", "folder": f"{PREFIX}WORKER_DATA"}
+"""Variables by which `phonechain worker` tells its tasks of a place that differs from the service's."""
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """One process of this machine at a time; the lock ends with its holder, however that ends."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

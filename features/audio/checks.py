@@ -1,0 +1,132 @@
+"""What is odd about a sound that can be used all the same: each oddity a Notice with its numbers.
+
+The bounds are where a person would want to know; nothing here changes a sample.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.fft
+from numpy.typing import NDArray
+
+from phonechain.features.errors import Notice
+
+FULL_SCALE = 0.999
+"""Magnitude from which a sample counts as clipped."""
+
+CLIPPED_SHARE = 1e-4
+"""Share of clipped samples that is worth a word; a peak that was normalised to full scale stays below."""
+
+DC_OFFSET = 0.01
+"""Mean of the samples, full scale 1."""
+
+SILENCE = 2.0**-17
+"""Magnitude under which a sample is digital silence: less than half the last of 16 bits."""
+
+SILENT_SHARE = 0.2
+"""Share of the sound in silent cells of 10 ms."""
+
+NARROW_BAND = 0.55
+"""Share of the band that must hold something: telephone speech in a 16 kHz file fills half of it."""
+
+BAND_POWER = 1e-6
+"""Share of the power that counts as nothing (-60 dB)."""
+
+LEVEL_DIFFERENCE = 20.0
+"""dB between channels that are to be mixed."""
+
+CORRELATION = 0.3
+"""Correlation under which channels hold different sound."""
+
+
+def check(
+    samples: NDArray[np.float32], rate: int, source_rate: int, asked: int | None, clipped: int, values: int
+) -> list[Notice]:
+    """Notices on one channel of sound.
+
+    Args:
+        samples: `[n]` at `rate` Hz, full scale 1.
+        rate: Hz.
+        source_rate: that of the file (Hz).
+        asked: the rate that is wanted, if any; it says what band the listener expects. None expects 16 kHz's.
+        clipped: samples of the file at full scale, of `values` in all its channels.
+        values: see `clipped`.
+    """
+    notices = []
+    silent = silent_share(samples, rate)
+    if silent == 1:
+        return [Notice("audio-silent", "expected sound, got digital silence throughout", "audio", 1.0, SILENT_SHARE)]
+    if silent > SILENT_SHARE:
+        message = f"{silent:.0%} of the sound is digital silence"
+        notices.append(Notice("audio-silent", message, "audio", round(silent, 4), SILENT_SHARE))
+    if clipped > CLIPPED_SHARE * values:
+        message = f"clipped: {clipped} samples ({clipped / values:.2%}) are at full scale"
+        notices.append(Notice("audio-clipped", message, "audio", clipped, round(CLIPPED_SHARE * values)))
+    mean = float(samples.mean(dtype=np.float64))
+    if abs(mean) > DC_OFFSET:
+        message = f"expected a mean near 0, got {mean:.3f} of full scale; the features leave a constant offset out"
+        notices.append(Notice("audio-dc-offset", message, "audio", round(mean, 4), DC_OFFSET))
+    top = min(bandwidth(samples, rate), source_rate / 2)
+    band = min(asked or 16000, 16000) / 2
+    if top < NARROW_BAND * band:
+        message = f"expected speech up to about {band / 1000:g} kHz, got nothing above {top / 1000:.1f} kHz"
+        notices.append(
+            Notice(
+                "audio-bandwidth", f"{message} (sampled at {source_rate} Hz)", "audio", round(top), NARROW_BAND * band
+            )
+        )
+    return notices
+
+
+def silent_share(samples: NDArray[np.float32], rate: int) -> float:
+    """Share of 10 ms cells without a sample above `SILENCE`; a last, shorter cell counts as one."""
+    cell = max(1, rate // 100)
+    starts = np.arange(0, len(samples), cell)
+    loudest = np.maximum(np.maximum.reduceat(samples, starts), -np.minimum.reduceat(samples, starts))
+    return float((loudest < SILENCE).mean())
+
+
+def bandwidth(samples: NDArray[np.float32], rate: int) -> float:
+    """Frequency (Hz) above which lies no more than `BAND_POWER` of the power, from 48 windows over the sound.
+
+    Half the rate for a sound shorter than a window, and for one so quiet that 16-bit rounding fills the band.
+    """
+    length = 512
+    if len(samples) < length:
+        return rate / 2
+    starts = np.linspace(0, len(samples) - length, min(48, 1 + (len(samples) - length) // length)).astype(np.intp)
+    windows = samples[starts[:, None] + np.arange(length)] * np.hanning(length).astype(np.float32)
+    power = (np.abs(scipy.fft.rfft(windows, axis=1)) ** 2).sum(axis=0, dtype=np.float64)
+    power[: 1 + 60 * length // rate] = 0  # hum and offset are not speech
+    loudness = power.sum() / (len(starts) * length * length / 4)
+    if loudness < 1e-5:
+        return rate / 2
+    above = np.cumsum(power[::-1])[::-1]
+    return float(np.flatnonzero(above > BAND_POWER * power.sum())[-1] * rate / length)
+
+
+def compare_channels(gram: NDArray[np.float64], sums: NDArray[np.float64], count: int) -> list[Notice]:
+    """A Notice if channels that are being mixed hold different sound.
+
+    Args:
+        gram: `[C, C]` sums of products of the channels over `count` samples.
+        sums: `[C]` sums of the channels.
+        count: samples.
+    """
+    covariance = gram / count - np.outer(sums, sums) / count**2
+    power = np.maximum(np.diag(covariance), 0)
+    level = 10 * np.log10(power + 1e-12)
+    loud, soft = int(level.argmax()), int(level.argmin())
+    advice = "they were mixed; a channel can be chosen"
+    if level[loud] - level[soft] > LEVEL_DIFFERENCE:
+        message = f"channel {loud} is at {level[loud]:.0f} dB, channel {soft} at {level[soft]:.0f} dB; {advice}"
+        difference = round(float(level[loud] - level[soft]), 1)
+        return [Notice("audio-channels-differ", message, "channel", difference, LEVEL_DIFFERENCE)]
+    scale = np.sqrt(np.outer(power, power))
+    correlation = np.divide(covariance, scale, out=np.ones_like(covariance), where=scale > 1e-12)
+    one, other = np.unravel_index(int(correlation.argmin()), correlation.shape)
+    lowest = float(correlation[one, other])
+    if lowest < CORRELATION:
+        message = f"channels {one} and {other} hold different sound (correlation {lowest:.2f}); {advice}"
+        return [Notice("audio-channels-differ", message, "channel", round(lowest, 3), CORRELATION)]
+    return []

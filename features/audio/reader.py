@@ -1,0 +1,363 @@
+"""Bytes of a sound file -> one channel of samples, with what a person should know about them.
+
+What a file is, its first bytes say (`containers`); libsndfile decodes it, or FFmpeg where libsndfile does not know the
+container or stops short (`decoders`). Decoding goes block by block, each block mixed to one channel and resampled at
+once, so that memory follows the sound that is kept, and the cap on seconds holds whatever the header claims: an hour of
+silence is a FLAC of 181 kB.
+
+    WAV (8 to 32 bits, float, double, mu-law, A-law, ADPCM, extensible, RF64), Wave64, AIFF, AU, CAF, FLAC,
+    Ogg (Vorbis, Opus, FLAC), MP3, NIST SPHERE (PCM of both byte orders, mu-law, A-law), and through FFmpeg
+    M4A and MP4 (AAC, ALAC), AAC, WebM and Matroska, AMR, Windows Media, and the sound of AVI and MPEG films
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Literal
+
+import numpy as np
+import soxr
+from numpy.typing import NDArray
+
+from phonechain.features.audio import checks as soundcheck
+from phonechain.features.audio.containers import (
+    ASF,
+    HEAD,
+    OGG,
+    SPHERE,
+    WAV,
+    Container,
+    describe,
+    is_empty_wav,
+    is_open_ended,
+    ogg_ends,
+    promised,
+    sniff,
+    sphere_fields,
+)
+from phonechain.features.audio.decoders import Block, NoSound, Stream, Undecodable, open_av, open_sndfile
+from phonechain.features.errors import (
+    AudioError,
+    AudioTooLong,
+    ChannelError,
+    EmptyAudio,
+    NonFiniteAudio,
+    Notice,
+    SettingsError,
+    TruncatedAudio,
+    UnrecognisedAudio,
+)
+
+RATES = (1000, 768000)
+"""Sample rates that a file, or an answer, may have (Hz)."""
+
+OVERSHOOT = 2.0
+"""Peak up to which samples over full scale are cut (lossy decoders overshoot); a higher one shows another scale."""
+
+_WANTED = "WAV, FLAC, Ogg, MP3, AIFF, NIST SPHERE, M4A, MP4, WebM, AMR or another known sound file"
+
+
+@dataclass(frozen=True, slots=True)
+class Audio:
+    """One channel of sound.
+
+    `samples` `[n]` float32 in [-1, 1] at `rate` Hz; `channels` and `format` ("WAV PCM_16", "MP4 aac") are the file's;
+    `notices` say what is odd. `source_rate` and `source_samples` (a channel) are the file's too, None where they are
+    those of `samples`.
+    """
+
+    samples: NDArray[np.float32]
+    rate: int
+    channels: int = 1
+    format: str = ""
+    notices: tuple[Notice, ...] = ()
+    source_rate: int | None = None
+    source_samples: int | None = None
+
+    @property
+    def duration(self) -> float:
+        """Seconds that were decoded, to a sample of the file."""
+        if self.source_rate is not None and self.source_samples is not None:
+            return self.source_samples / self.source_rate
+        return len(self.samples) / self.rate
+
+
+def decode(
+    source: bytes | Path,
+    *,
+    channel: int | Literal["mix"] = "mix",
+    rate: int | None = None,
+    max_seconds: float = 3600.0,
+) -> Audio:
+    """Decode a sound file.
+
+    Args:
+        source: its bytes, or where it is. Its name is never looked at.
+        channel: index from 0, or "mix" for the mean of all.
+        rate: sample rate of the answer (Hz); None keeps the file's. Given, memory does not grow with the file's rate.
+        max_seconds: longest sound to decode.
+
+    Raises:
+        EmptyAudio: no bytes, or no samples in them.
+        UnrecognisedAudio: no sound file, or one that no decoder knows.
+        TruncatedAudio: a sound file that breaks off, or is damaged, before its first sample.
+        AudioTooLong: longer than `max_seconds`, by its header or in fact.
+        NonFiniteAudio: NaN or infinity among the samples.
+        ChannelError: no such channel.
+        AudioError: the file cannot be read, or its sample rate is out of bounds.
+        SettingsError: `rate` is out of bounds.
+    """
+    if rate is not None and not RATES[0] <= rate <= RATES[1]:
+        raise SettingsError(f"expected a rate from {RATES[0]} to {RATES[1]} Hz, got {rate}", pointer="rate", value=rate)
+    with _opened(source) as file:
+        size = file.seek(0, io.SEEK_END)
+        file.seek(0)
+        head = file.read(HEAD)
+        if not head:
+            raise EmptyAudio("expected a sound file, got no bytes", pointer="audio", value=0, limit=1)
+        container = sniff(head)
+        if container is None:
+            what = describe(head)
+            raise UnrecognisedAudio(f"expected {_WANTED}, got {what}", pointer="audio", value=what)
+        _refuse_compressed_sphere(container, file)
+        stream, intake = _decode(container, file, size, channel, rate, max_seconds)
+        notices = [*_container_notices(container, file, stream, intake.count), *intake.notices()]
+        return Audio(
+            intake.samples(), intake.rate, stream.channels, stream.format, tuple(notices), stream.rate, intake.count
+        )
+
+
+def resample(samples: NDArray[np.float32], source: int, target: int) -> NDArray[np.float32]:
+    """`samples [n]` at `source` Hz -> the same sound at `target` Hz (soxr's HQ: flat to 0.91 of the lower band)."""
+    if source == target:
+        return samples
+    converted: NDArray[np.float32] = soxr.resample(samples, source, target, quality="HQ")
+    return converted
+
+
+class _Intake:
+    """Takes the blocks of a stream in, keeps one channel of them at the wanted rate, and counts."""
+
+    def __init__(self, stream: Stream, channel: int | Literal["mix"], rate: int | None, max_seconds: float) -> None:
+        if not RATES[0] <= stream.rate <= RATES[1]:
+            raise AudioError(
+                f"expected a sample rate from {RATES[0]} to {RATES[1]} Hz, got {stream.rate}",
+                pointer="audio",
+                value=stream.rate,
+                limit=RATES[0] if stream.rate < RATES[0] else RATES[1],
+            )
+        whole = isinstance(channel, int | np.integer) and not isinstance(channel, bool)
+        if channel != "mix" and not (whole and 0 <= channel < stream.channels):
+            known = "0" if stream.channels == 1 else f"from 0 to {stream.channels - 1}"
+            raise ChannelError(
+                f"expected 'mix' or a channel {known}, got {channel}",
+                pointer="channel",
+                value=channel,
+                limit=stream.channels - 1,
+            )
+        self.rate = rate or stream.rate
+        self._asked = rate
+        self.count = 0  # samples of the stream so far, a channel
+        self._channel = channel
+        self._stream = stream
+        self._max_seconds = max_seconds
+        self._kept: list[NDArray[np.float32]] = []
+        resampling = self.rate != stream.rate
+        self._resampler = soxr.ResampleStream(stream.rate, self.rate, 1, quality="HQ") if resampling else None
+        self._clipped = 0
+        self._peak = 0.0
+        self._gram = np.zeros((stream.channels, stream.channels))
+        self._sums = np.zeros(stream.channels)
+        self._result: NDArray[np.float32] | None = None
+        if stream.frames is not None:
+            self._cap(stream.frames)
+
+    def take(self, block: Block) -> None:
+        """One block `[n, channels]`."""
+        self._cap(self.count + len(block))
+        peak = max(float(block.max()), -float(block.min()))
+        if not np.isfinite(peak):
+            bad, where = np.argwhere(~np.isfinite(block))[0]
+            at = self.count + int(bad)
+            raise NonFiniteAudio(
+                f"expected finite samples, got {block[bad, where]} at sample {at} of channel {where}",
+                pointer=f"audio/{at}",
+                value=at,
+            )
+        self._peak = max(self._peak, peak)
+        if peak >= soundcheck.FULL_SCALE:
+            self._clipped += int((np.abs(block) >= soundcheck.FULL_SCALE).sum())
+        if self._channel != "mix":
+            one = block[:, self._channel]
+        elif block.shape[1] == 1:
+            one = block[:, 0]
+        else:
+            one = block @ np.full(block.shape[1], 1 / block.shape[1], dtype=np.float32)
+            wide = block.astype(np.float64)
+            self._gram += wide.T @ wide
+            self._sums += wide.sum(axis=0)
+        self.count += len(block)
+        if self._resampler is not None:
+            one = self._resampler.resample_chunk(np.ascontiguousarray(one))
+        self._kept.append(one)
+
+    def samples(self) -> NDArray[np.float32]:
+        """What was kept, `[n]`, within [-1, 1]."""
+        if self._result is None:
+            if self._resampler is not None:
+                self._kept.append(self._resampler.resample_chunk(np.zeros(0, dtype=np.float32), last=True))
+            kept = np.ascontiguousarray(self._kept[0] if len(self._kept) == 1 else np.concatenate(self._kept))
+            self._kept.clear()
+            if self._peak > OVERSHOOT:
+                kept = kept / np.float32(self._peak)
+            self._result = np.clip(kept, -1, 1) if self._peak >= 0.5 else kept  # a resampler overshoots too
+        return self._result
+
+    def notices(self) -> list[Notice]:
+        """What is odd about the samples."""
+        notices = []
+        clipped = self._clipped
+        if self._peak > OVERSHOOT:
+            message = f"expected samples within [-1, 1], got a peak of {self._peak:g}; all were divided by it"
+            notices.append(Notice("audio-scaled", message, "audio", self._peak, 1.0))
+            clipped = 0
+        if self._channel == "mix" and self._stream.channels > 1:
+            notices += soundcheck.compare_channels(self._gram, self._sums, self.count)
+        values = self.count * self._stream.channels
+        return notices + soundcheck.check(self.samples(), self.rate, self._stream.rate, self._asked, clipped, values)
+
+    def _cap(self, count: int) -> None:
+        seconds = count / self._stream.rate
+        if seconds > self._max_seconds:
+            raise AudioTooLong(
+                f"expected at most {self._max_seconds:g} s of sound, got {seconds:.1f} s or more",
+                pointer="audio",
+                value=round(seconds, 3),
+                limit=self._max_seconds,
+            )
+
+
+@contextlib.contextmanager
+def _opened(source: bytes | Path) -> Iterator[BinaryIO]:
+    if not isinstance(source, Path):
+        yield io.BytesIO(source)
+        return
+    try:
+        file = source.open("rb")
+    except OSError as error:
+        reason = (error.strerror or type(error).__name__).lower()
+        raise AudioError(
+            f"expected a sound file at {source}, got {reason}", pointer="audio", value=str(source)
+        ) from None
+    with file:
+        yield file
+
+
+def _decode(
+    container: Container,
+    file: BinaryIO,
+    size: int,
+    channel: int | Literal["mix"],
+    rate: int | None,
+    max_seconds: float,
+) -> tuple[Stream, _Intake]:
+    """The first decoder that gives all that the header promises, else the one that gives most."""
+    best: tuple[Stream, _Intake] | None = None
+    reasons: list[Undecodable] = []
+    empty = False
+    for opening in _decoders(container, file, size):
+        try:
+            with opening as stream:
+                intake = _Intake(stream, channel, rate, max_seconds)
+                for block in stream.blocks:
+                    intake.take(block)
+        except Undecodable as error:
+            reasons.append(error)
+            continue
+        if stream.damage:
+            reasons.append(Undecodable(stream.damage))
+        elif stream.frames == 0:
+            empty = True
+        if intake.count and (best is None or intake.count / stream.rate > best[1].count / best[0].rate):
+            best = stream, intake
+        if intake.count and not stream.damage and intake.count >= (stream.frames or 0):
+            break
+    if best is not None:
+        return best
+    if empty or not reasons:
+        raise EmptyAudio(
+            f"expected at least one sample, got a {container.title} header and none", pointer="audio", value=0, limit=1
+        )
+    reason = reasons[-1]
+    if isinstance(reason, NoSound):
+        raise UnrecognisedAudio(f"expected sound, got a {container.title} file; {reason}", pointer="audio")
+    raise TruncatedAudio(
+        f"expected a whole {container.title} file, got {size} bytes that break off or are damaged before their first "
+        f"sample ({reason})",
+        pointer="audio",
+        value=size,
+    )
+
+
+def _decoders(container: Container, file: BinaryIO, size: int) -> Iterator[contextlib.AbstractContextManager[Stream]]:
+    if container.sndfile:
+        yield open_sndfile(file)
+        if container is WAV and is_empty_wav(file, size):
+            return
+    if container.av:
+        yield open_av(file, container)
+
+
+def _refuse_compressed_sphere(container: Container, file: BinaryIO) -> None:
+    if container is not SPHERE:
+        return
+    coding = sphere_fields(file).get("sample_coding", "pcm")
+    if "embedded" in coding:
+        raise UnrecognisedAudio(
+            f"expected NIST SPHERE with plain samples, got sample_coding {coding}; "
+            "`sph2pipe -f wav IN OUT` decompresses it",
+            pointer="audio",
+            value=coding,
+        )
+
+
+def _container_notices(container: Container, file: BinaryIO, stream: Stream, count: int) -> list[Notice]:
+    """What the file promised and did not hold, and by how much its sound may be shifted."""
+    notices = []
+    seconds = count / stream.rate
+    exactly = promised(container, file)
+    wanted = exactly if exactly is not None else (stream.frames or 0) - stream.rate // 10  # others round and pad
+    if stream.damage:
+        message = f"the file is damaged after {seconds:.3f} s: {stream.damage}; what comes before was decoded"
+        notices.append(Notice("audio-truncated", message, "audio", round(seconds, 3)))
+    elif count < wanted:
+        announced = (exactly or stream.frames or 0) / stream.rate
+        message = f"the header announces {announced:.3f} s, the file holds {seconds:.3f} s"
+        notices.append(Notice("audio-truncated", message, "audio", round(seconds, 3), round(announced, 3)))
+    elif container is OGG and not ogg_ends(file, file.seek(0, io.SEEK_END)):
+        message = f"the file ends without its last page, after {seconds:.3f} s"
+        notices.append(Notice("audio-truncated", message, "audio", round(seconds, 3)))
+    elif is_open_ended(container, file):
+        message = f"the header gives no length; {seconds:.3f} s were decoded"
+        notices.append(Notice("audio-length-unknown", message, "audio", round(seconds, 3)))
+    if stream.gaps:
+        message = f"{stream.gaps / stream.rate:.3f} s were missing between packets and are silence now"
+        notices.append(Notice("audio-gaps", message, "audio", round(stream.gaps / stream.rate, 3)))
+    if container is ASF:
+        message = "Windows Media does not say where its sound starts: it may be shifted by some 30 ms either way"
+        notices.append(Notice("audio-time-shift", message, "audio"))
+    late = stream.late
+    if stream.format.startswith("WAV MPEG"):
+        late = 1105  # libsndfile's decoder, and no room in a WAV for the encoder's word
+    if late:
+        shift = 1000 * late / stream.rate
+        message = (
+            f"{stream.format} does not say how many samples its encoder put in front: the sound is probably late by "
+            f"{shift:.0f} ms ({late} samples) or more"
+        )
+        notices.append(Notice("audio-time-shift", message, "audio", round(shift / 1000, 4)))
+    return notices

@@ -1,0 +1,1 @@
+"""Phone sets and foldings between them, with their tables."""

@@ -1,0 +1,154 @@
+"""Phone sets, and what folds to what, read from the tables in `phones/`.
+
+A table is a text file of tab-separated columns, one phone set a column, named in the first row. A row says that these
+labels are the same sound, seen more or less finely; `-` says that a set leaves the sound out. One set folds to another
+where each of its labels stands beside one label only, in one table or through several: TIMIT's 61 labels fold to 39 by
+rows 61 -> 39, and nothing folds 39 to 61.
+
+    timit61, timit48, timit39    the folding of Lee and Hon (1989); 61 has the glottal stop `q`, the others drop it
+    arpabet-stress               CMUdict's symbols, a vowel with its stress digit or without, and what aligners add: SIL
+                                 and SP for silence; SPN, NSN, +SPN+, +NSN+ for noise, which the other sets drop
+    arpabet                      the 39 phones without stress, and SIL
+    ipa                          General American: AH0 is ə and ER0 ɚ, any other AH and ER ʌ and ɝ; no silence
+
+How a label may be spelled: as in the table; failing that, in any mixture of upper and lower case (no set has two labels
+that differ in nothing else). Letters are compared in Unicode's NFC.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import resources
+from types import MappingProxyType
+
+from phonechain.features.errors import PhoneSetError
+
+DROPPED = "-"
+"""How a table writes that a set leaves a sound out."""
+
+_TABLES = ("timit", "arpabet", "arpabet-stress")
+
+
+@dataclass(frozen=True, slots=True)
+class PhoneSet:
+    """A named set of labels, in the order of its table."""
+
+    name: str
+    labels: tuple[str, ...]
+
+    def __contains__(self, label: object) -> bool:
+        return isinstance(label, str) and _find(self.name, label) is not None
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def spell(self, label: str) -> str:
+        """The label as the table spells it.
+
+        Raises:
+            PhoneSetError: the set has no such label.
+        """
+        found = _find(self.name, label)
+        if found is None:
+            raise PhoneSetError(
+                f"expected a label of the phone set {self.name}, got {label!r}",
+                pointer="label",
+                value=label,
+                details={"phone_set": self.name, "labels": list(self.labels)},
+            )
+        return found
+
+
+def names() -> tuple[str, ...]:
+    """Names of all phone sets."""
+    return tuple(dict.fromkeys(column for table in _TABLES for column in _table(table)[0]))
+
+
+@lru_cache(maxsize=64)
+def load(name: str) -> PhoneSet:
+    """The phone set of that name.
+
+    Raises:
+        PhoneSetError: there is none; the message lists those there are.
+    """
+    if name not in names():
+        raise PhoneSetError(
+            f"expected a phone set among {', '.join(names())}, got {name!r}", pointer="phone_set", value=name
+        )
+    tables = [_table(table) for table in _TABLES]
+    labels = (row[columns.index(name)] for columns, rows in tables if name in columns for row in rows)
+    return PhoneSet(name, tuple(dict.fromkeys(label for label in labels if label != DROPPED)))
+
+
+@lru_cache(maxsize=64)
+def folding(frm: str, to: str) -> Mapping[str, str | None]:
+    """Every label of `frm` -> its label in `to`, or None where `to` drops it. The shortest way through the tables.
+
+    Raises:
+        PhoneSetError: no such phone set, or `frm` does not fold to `to`.
+    """
+    start = load(frm)
+    load(to)
+    ways: deque[tuple[str, dict[str, str | None]]] = deque([(frm, {label: label for label in start.labels})])
+    seen = {frm}
+    while ways:
+        name, so_far = ways.popleft()
+        if name == to:
+            return MappingProxyType(so_far)
+        for table in _TABLES:
+            for column in _table(table)[0]:
+                step = _step(table, name, column)
+                if column not in seen and step is not None:
+                    seen.add(column)
+                    ways.append((column, {label: via and step[via] for label, via in so_far.items()}))
+    raise PhoneSetError(
+        f"expected phone sets of which the first folds to the second, got {frm} and {to}", pointer="phone_set", value=to
+    )
+
+
+def fold(label: str, frm: str, to: str) -> str | None:
+    """A label of the set `frm` in the set `to`; None where `to` drops the sound.
+
+    Raises:
+        PhoneSetError: an unknown label (the message names it and the set) or set, or sets that do not fold.
+    """
+    return folding(frm, to)[load(frm).spell(label)]
+
+
+@lru_cache(maxsize=8)
+def _table(name: str) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
+    """Columns and rows of a table."""
+    text = resources.files("phonechain.features").joinpath("phones", f"{name}.tsv").read_text("utf-8")
+    head, *rows = (tuple(line.split("\t")) for line in unicodedata.normalize("NFC", text).splitlines() if line)
+    return head, tuple(rows)
+
+
+@lru_cache(maxsize=64)
+def _step(table: str, frm: str, to: str) -> dict[str, str | None] | None:
+    """The folding that one table gives, None unless it gives every label of `frm` one of `to`."""
+    columns, rows = _table(table)
+    if frm not in columns or to not in columns:
+        return None
+    step: dict[str, str | None] = {}
+    for row in rows:
+        source, target = row[columns.index(frm)], row[columns.index(to)]
+        if source == DROPPED:
+            continue
+        image = None if target == DROPPED else target
+        if step.setdefault(source, image) != image:
+            return None
+    return step if step.keys() >= set(load(frm).labels) else None
+
+
+@lru_cache(maxsize=64)
+def _spellings(name: str) -> dict[str, str]:
+    """Case-folded label -> label."""
+    return {label.casefold(): label for label in load(name).labels}
+
+
+def _find(name: str, label: str) -> str | None:
+    return _spellings(name).get(unicodedata.normalize("NFC", label).strip().casefold())

@@ -1,0 +1,1 @@
+"""Exact inference on linear chains of labels: packing, potentials, sweeps, search."""

@@ -1,0 +1,184 @@
+"""Exact inference on a linear chain of labels, of order 1 or 2 (Eqs. pcrf, Zcrf and the messages after them).
+
+    N  packed rows (see packing.py)      B  sequences      Y  labels
+    i, j, k  labels of positions t-2, t-1, t
+
+The recursions themselves are in sweeps.py (sums; by order in first_order.py and second_order.py) and search.py (best
+sequences, samples).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from phonechain.model.chain.packing import Packing
+from phonechain.model.chain.potentials import Potentials, sum_rows
+from phonechain.model.chain.scaling import Gradients
+from phonechain.model.chain.search import k_best, sample, viterbi
+from phonechain.model.chain.sweeps import log_z_and_gradients
+
+__all__ = [
+    "Marginals",
+    "Potentials",
+    "entropy",
+    "k_best",
+    "log_likelihood",
+    "log_partition",
+    "log_score",
+    "marginals",
+    "sample",
+    "viterbi",
+]
+
+
+@dataclass(frozen=True)
+class Marginals:
+    """Posterior probabilities and log Z of a batch of chains.
+
+    Attributes:
+        log_z: [B] log partition function.
+        unary: [N, Y] p(y_t | x).
+        pair: [N, Y, Y] p(y_{t-1}, y_t | x); zero in the rows of first positions. None unless asked for.
+        triple: [N, Y, Y, Y] p(y_{t-2}, y_{t-1}, y_t | x), order 2 only; None unless asked for.
+    """
+
+    log_z: Tensor
+    unary: Tensor
+    pair: Tensor | None = None
+    triple: Tensor | None = None
+
+
+def log_partition(potentials: Potentials) -> Tensor:
+    """[B] log Z (Eq. Zcrf), differentiable in every potential."""
+    return _Surprise.apply(potentials.packing, None, *potentials.tensors())
+
+
+def log_score(potentials: Potentials, labels: Tensor) -> Tensor:
+    """[B] log-potential of the label sequences `labels` [N], differentiable."""
+    return _score(potentials, labels, _codes(potentials, labels))
+
+
+def _score(potentials: Potentials, labels: Tensor, codes: dict[int, Tensor]) -> Tensor:
+    rows = potentials.unary.gather(1, labels[:, None])[:, 0]
+    for n, code in codes.items():
+        first = potentials.packing.offsets[n - 1]
+        shared, local = potentials.ngrams(n)
+        if shared is not None:
+            rows[first:] += shared.flatten().index_select(0, code)
+        if local is not None:
+            rows[first:] += local[first:].flatten(1).gather(1, code[:, None])[:, 0]
+    return sum_rows(rows, potentials.packing)
+
+
+def _codes(potentials: Potentials, labels: Tensor) -> dict[int, Tensor]:
+    """By n, for n-grams that have potentials: the entry of a flat table that each of the last rows has."""
+    packing = potentials.packing
+    codes, code = {}, labels
+    for n in range(2, min(potentials.order + 1, len(packing.batch_sizes)) + 1):
+        first = packing.offsets[n - 1]
+        earlier = labels.index_select(0, packing.neighbour(1 - n)[first:])
+        code = earlier * potentials.labels ** (n - 1) + code[first - packing.rows :]
+        if any(table is not None for table in potentials.ngrams(n)):
+            codes[n] = code
+    return codes
+
+
+def log_likelihood(potentials: Potentials, labels: Tensor) -> Tensor:
+    """[B] log p(y | x) of the label sequences `labels` [N] (Eq. pcrf), differentiable."""
+    return -_Surprise.apply(potentials.packing, labels, *potentials.tensors())
+
+
+def marginals(potentials: Potentials, *, pairs: bool = False, triples: bool = False) -> Marginals:
+    """Label posteriors by one forward and one backward sweep; no gradient.
+
+    Args:
+        pairs: also p(y_{t-1}, y_t | x).
+        triples: also p(y_{t-2}, y_{t-1}, y_t | x); order 2 only.
+    """
+    with torch.no_grad():
+        want = (True, False, pairs, False, triples and potentials.order == 2)
+        log_z, grads = log_z_and_gradients(potentials.detach(), want)
+    assert grads[0] is not None
+    return Marginals(log_z, grads[0], grads[2], grads[4])
+
+
+def entropy(potentials: Potentials) -> Tensor:
+    """[B] entropy of p(y | x) in nats: log Z less the expected score; no gradient."""
+    with torch.no_grad():
+        p = potentials.detach()
+        need_pair = p.bigram is not None or p.edge is not None
+        post = marginals(p, pairs=need_pair, triples=p.order == 2)
+        expected = (p.unary * post.unary).sum(1)
+        for table, posterior, shared, skip in (
+            (p.bigram, post.pair, True, 1), (p.edge, post.pair, False, 1),
+            (p.trigram, post.triple, True, 2), (p.hyperedge, post.triple, False, 2),
+        ):  # fmt: skip
+            if table is not None and posterior is not None:
+                rows = slice(p.packing.offsets[min(skip, len(p.packing.offsets) - 1)], None)
+                expected[rows] += ((table if shared else table[rows]) * posterior[rows]).flatten(1).sum(1)
+        return post.log_z - sum_rows(expected, p.packing)
+
+
+class _Surprise(torch.autograd.Function):
+    """-log p(y | x) of the labels given, or log Z without any; the backward pass is a multiplication.
+
+    The gradient of log Z is what the chain expects, which the same sweeps compute; that of -log p(y | x) is this less what
+    the labels have.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, packing: Packing, labels: Tensor | None, *tensors: Tensor | None) -> Tensor:
+        potentials = Potentials(packing, *tensors)  # type: ignore[arg-type]
+        want = tuple(ctx.needs_input_grad[2:])
+        with torch.no_grad():
+            value, grads = _value_and_gradients(potentials, labels, want)
+        ctx.packing = packing
+        ctx.wanted = want
+        again = want[1] or want[3]
+        ctx.save_for_backward(*grads, *((labels, *tensors) if again else ()))
+        return value
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *outputs: Tensor) -> tuple[Tensor | None, ...]:
+        (weight,) = outputs
+        grads, again = ctx.saved_tensors[:5], ctx.saved_tensors[5:]
+        if weight.stride(0) == 0 or bool((weight == weight[0]).all()):  # as a rule: of a sum or mean over the batch
+            return (None, None, *(None if g is None else g * weight[0] for g in grads))
+        # shared tables hold sums over sequences, so unequal weights need the sweeps once more, weighted
+        if again:
+            with torch.no_grad():
+                labels, *tensors = again
+                _, weighted = _value_and_gradients(Potentials(ctx.packing, *tensors), labels, ctx.wanted, weight)
+            return (None, None, *weighted)
+        rows = weight[ctx.packing.sequence]
+        return (None, None, *(None if g is None else g * rows.view(-1, *[1] * (g.dim() - 1)) for g in grads))
+
+
+def _value_and_gradients(
+    potentials: Potentials, labels: Tensor | None, want: tuple[bool, ...], weight: Tensor | None = None
+) -> tuple[Tensor, Gradients]:
+    """log Z [B], or -log p(y | x) of the labels [N], and its gradients where wanted, weighted by sequence if asked."""
+    log_z, grads = log_z_and_gradients(potentials, want, weight)
+    grads = tuple(g if wanted else None for g, wanted in zip(grads, want, strict=True))  # type: ignore[assignment]
+    if labels is None:
+        return log_z, grads
+    packing, y = potentials.packing, potentials.labels
+    minus = log_z.new_full((packing.rows,), -1.0) if weight is None else -weight[packing.sequence]
+    if grads[0] is not None:
+        grads[0].scatter_add_(1, labels[:, None], minus[:, None])
+    codes = _codes(potentials, labels)
+    for n, code in codes.items():
+        here = slice(packing.offsets[n - 1], None)
+        shared, local = grads[2 * n - 3], grads[2 * n - 2]
+        if shared is not None:
+            shared += torch.bincount(code, minus[here], minlength=shared.numel()).view(shared.shape)
+        if local is not None:
+            rows = torch.arange(packing.offsets[n - 1], packing.rows, device=code.device)
+            at = [code // y**back % y for back in range(n - 1, -1, -1)]
+            local.index_put_((rows, *at), minus[here], accumulate=True)
+    return log_z - _score(potentials, labels, codes), grads

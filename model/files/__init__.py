@@ -1,0 +1,1 @@
+"""The model file: one `.safetensors` and the header in it."""

@@ -1,0 +1,1 @@
+"""From corpora to trained weights: datasets, normalising, the training loop, warm starts."""

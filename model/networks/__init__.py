@@ -1,0 +1,1 @@
+"""Factors and the models made of them: CRF and MEMM."""

@@ -1,0 +1,53 @@
+"""Settings and weights make a network, new or out of a model file's tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from torch import Tensor, nn
+
+from phonechain.features.pooling import FEATURE_NAMES
+from phonechain.model.learning.dataset import Dataset, Normaliser
+from phonechain.model.networks import ngrams
+from phonechain.model.networks.crf import ConditionalRandomField, FactorModel
+from phonechain.model.networks.memm import MaximumEntropyMarkovModel
+from phonechain.model.settings import ModelSettings
+
+CHAINS: dict[str, type[FactorModel]] = {"crf": ConditionalRandomField, "memm": MaximumEntropyMarkovModel}
+
+
+def build(settings: ModelSettings, features: int, labels: Sequence[str], data: Dataset | None) -> nn.Module:
+    """The chain that `settings` describe, with the n-gram inventory of `data`."""
+    sequences = [] if data is None else [data.labels_of(n) for n in range(len(data))]
+    return CHAINS[settings.chain](
+        settings, features, len(labels), bigrams=ngrams.seen(sequences, 2), trigrams=ngrams.seen(sequences, 3)
+    )
+
+
+def normaliser_of(tensors: Mapping[str, Tensor], *, by_speaker: bool) -> Normaliser:
+    """The normaliser in a model file; ValueError where it cannot be one."""
+    mean, std = tensors["normaliser.mean"], tensors["normaliser.std"]
+    if mean.shape != std.shape or mean.dim() != 1 or not bool((std > 0).all()):
+        raise ValueError(
+            f"a normaliser of shapes {tuple(mean.shape)} and {tuple(std.shape)}, or deviations not above 0"
+        )
+    return Normaliser(mean.float(), std.float(), by_speaker)
+
+
+def restored(settings: ModelSettings, labels: Sequence[str], tensors: Mapping[str, Tensor]) -> nn.Module:
+    """The network in a model file, ready to label; KeyError, ValueError or RuntimeError where its parts do not fit."""
+    weights = {k.removeprefix("network."): v for k, v in tensors.items() if k.startswith("network.")}
+    y = len(labels)
+    for name, n in (("bigrams", 2), ("trigrams", 3)):
+        table = weights[name] = weights[name].long()
+        if (
+            table.dim() != 2
+            or table.shape[1] != n
+            or (len(table) and not (0 <= int(table.min()) <= int(table.max()) < y))
+        ):
+            raise ValueError(f"{name} of shape {tuple(table.shape)}, or with labels outside 0..{y - 1}")
+    network = CHAINS[settings.chain](
+        settings, len(FEATURE_NAMES), y, bigrams=weights["bigrams"], trigrams=weights["trigrams"]
+    )
+    network.load_state_dict(weights)
+    return network.eval()

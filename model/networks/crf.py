@@ -1,0 +1,153 @@
+"""Factors and a chain make a model: the linear-chain CRF of order 1 or 2 (LC-CRF, SPN-LC-CRF, SPN-HO-LC-CRF, ...)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from phonechain.model.chain import inference as chain
+from phonechain.model.chain.packing import Packing
+from phonechain.model.networks import factors, ngrams
+from phonechain.model.settings import FactorSettings, ModelSettings
+
+
+class FactorModel(nn.Module):
+    """Input-dependent factors whose log-potentials add up: what both chains stand on.
+
+    Args:
+        settings: the factors and which n-gram weights there are.
+        features: D, features of a segment.
+        labels: Y.
+        bigrams: [P, 2] seen in training; needed by sparse bigram weights and factors over two labels.
+        trigrams: [Q, 3] likewise.
+
+    Attributes:
+        decoding: whether the answer is each segment's most probable label or the most probable sequence; it is what the
+            error on a dev set counts.
+        noise: generator of the dropout.
+    """
+
+    decoding: Literal["posterior", "viterbi"] = "posterior"
+
+    def __init__(
+        self, settings: ModelSettings, features: int, labels: int, *, bigrams: Tensor | None = None, trigrams: Tensor | None = None
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.settings, self.features, self.labels = settings, features, labels
+        self.register_buffer("bigrams", torch.zeros(0, 2, dtype=torch.long) if bigrams is None else bigrams)
+        self.register_buffer("trigrams", torch.zeros(0, 3, dtype=torch.long) if trigrams is None else trigrams)
+        outputs = {1: labels, 2: len(self.bigrams), 3: len(self.trigrams)}  # type: ignore[arg-type]
+        self.factors = nn.ModuleList(
+            factors.build(f, f.segments * features, outputs[f.labels]) for f in settings.factors if outputs[f.labels]
+        )
+        self.factor_settings = [f for f in settings.factors if outputs[f.labels]]
+        self.noise: torch.Generator | None = None
+
+    def reset(self, generator: torch.Generator | None = None) -> None:
+        """Draw the factors' weights; n-gram weights start from zero."""
+        for factor in self.factors:
+            factor.reset(generator)  # type: ignore[operator]
+        for weight in self.ngram_parameters():
+            nn.init.zeros_(weight)
+
+    def ngram_parameters(self) -> list[nn.Parameter]:
+        """The input-independent weights, which want a step and a penalty of their own."""
+        raise NotImplementedError
+
+    def factor_parameters(self) -> list[nn.Parameter]:
+        """Every other weight."""
+        return list(self.factors.parameters())
+
+    def scores(self, x: Tensor, packing: Packing) -> dict[int, Tensor]:
+        """The sum of the factors over n labels, by n: [N, Y], or [N, P] for the n-grams of the inventory."""
+        scores: dict[int, Tensor] = {}
+        windows: dict[int, Tensor] = {}
+        for settings, factor in zip(self.factor_settings, self.factors, strict=True):
+            if settings.segments not in windows:
+                windows[settings.segments] = window(x, packing, settings.segments)
+            value = factor(self._drop(windows[settings.segments], settings))
+            n = settings.labels
+            scores[n] = value if n not in scores else scores[n] + value
+        return scores
+
+    def _drop(self, x: Tensor, settings: FactorSettings) -> Tensor:
+        if not (self.training and settings.dropout):
+            return x
+        keep = torch.rand(x.shape, generator=self.noise, device=x.device) >= settings.dropout
+        return x * keep / (1.0 - settings.dropout)
+
+
+class ConditionalRandomField(FactorModel):
+    """p(y | x) of Eq. pcrf, with any number of factors over windows of m segments and n labels.
+
+    Shape:
+        x [N, D], normalised, rows packed as `packing` says.
+    """
+
+    def __init__(
+        self, settings: ModelSettings, features: int, labels: int, *, bigrams: Tensor | None = None, trigrams: Tensor | None = None
+    ) -> None:  # fmt: skip
+        super().__init__(settings, features, labels, bigrams=bigrams, trigrams=trigrams)
+        self.bigram_weight = self._table(settings.bigram, 2, len(self.bigrams))  # type: ignore[arg-type]
+        self.trigram_weight = self._table(settings.trigram, 3, len(self.trigrams))  # type: ignore[arg-type]
+
+    def _table(self, kind: str, n: int, seen: int) -> nn.Parameter | None:
+        if kind == "none":
+            return None
+        return nn.Parameter(torch.zeros((self.labels,) * n if kind == "dense" else seen))
+
+    def ngram_parameters(self) -> list[nn.Parameter]:
+        """The input-independent weights, which want a step and a penalty of their own."""
+        return [w for w in (self.bigram_weight, self.trigram_weight) if w is not None]
+
+    def potentials(self, x: Tensor, packing: Packing) -> chain.Potentials:
+        """Log-potentials of the batch."""
+        scores = self.scores(x, packing)
+        dense = {n: ngrams.to_dense(s, self._inventory(n), self.labels) for n, s in scores.items() if n > 1}
+        return chain.Potentials(
+            packing,
+            scores[1],
+            bigram=self._dense_weight(self.bigram_weight, 2),
+            edge=dense.get(2),
+            trigram=self._dense_weight(self.trigram_weight, 3),
+            hyperedge=dense.get(3),
+        )
+
+    def _inventory(self, n: int) -> Tensor:
+        return self.bigrams if n == 2 else self.trigrams  # type: ignore[return-value]
+
+    def _dense_weight(self, weight: nn.Parameter | None, n: int) -> Tensor | None:
+        if weight is None or weight.dim() == n:
+            return weight
+        return ngrams.to_dense(weight, self._inventory(n), self.labels)
+
+    def loss(self, x: Tensor, labels: Tensor, packing: Packing) -> Tensor:
+        """Negative log-likelihood of the labels [N], a mean over segments, so that long utterances count as they should."""
+        return -chain.log_likelihood(self.potentials(x, packing), labels).sum() / packing.rows
+
+    def posteriors(self, x: Tensor, packing: Packing, *, temperature: float = 1.0) -> Tensor:
+        """[N, Y] p(y_t | x), the whole chain at `temperature`."""
+        return chain.marginals(self.potentials(x, packing).scaled(1.0 / temperature)).unary
+
+    def decode(self, x: Tensor, packing: Packing) -> Tensor:
+        """[N] the most probable label sequences (Viterbi)."""
+        return chain.viterbi(self.potentials(x, packing))[0]
+
+
+def window(x: Tensor, packing: Packing, segments: int) -> Tensor:
+    """[N, D] -> [N, m*D]: each segment with its neighbours, in order; past an edge zeros, which is the mean of normalised features.
+
+    m = 1 is the segment; m = 2 the one before and itself; m = 3 the one before, itself, the one after; and so on.
+    """
+    if segments == 1:
+        return x
+    padded = torch.cat([x, x.new_zeros(1, x.shape[1])])  # index -1 picks the zeros
+    return torch.cat([x if step == 0 else padded[packing.neighbour(step)] for step in window_steps(segments)], 1)
+
+
+def window_steps(segments: int) -> Sequence[int]:
+    """Positions of a window of m segments, relative to the labelled one: the extra one of an even m lies before."""
+    return range(-(segments // 2), (segments - 1) // 2 + 1)

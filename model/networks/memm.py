@@ -1,0 +1,234 @@
+"""Factors and a local normalisation make a model: the maximum entropy Markov model of any order (Eq. pmemm).
+
+    p(y_t | g_t, x) = exp( u_t[y_t] + sum_m W_m[y_{t-m}, y_t] ) / Z(g_t, x),     m = 1 .. M-1 previous labels
+
+    N  packed rows (see packing.py)      B  sequences      Y  labels      M-1  previous labels      W  beam width
+
+Since every position is normalised on its own, what comes later does not change p(y_t | x): the marginals need a forward
+sweep only. It is exact where a table of Y^(M-1) histories is small (EXACT_STATES). Above that a beam of label prefixes
+stands for all of them: the posterior is that of the kept prefixes, each with all its continuations, renormalised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from phonechain.features.errors import SettingsError
+from phonechain.model.chain.packing import Packing
+from phonechain.model.networks.crf import FactorModel
+from phonechain.model.settings import ModelSettings
+
+BEAM = 20
+"""Prefixes that the search keeps, as in the paper."""
+EXACT_STATES = 1000
+"""Histories, Y^(M-1), up to which posteriors are exact."""
+
+
+class MaximumEntropyMarkovModel(FactorModel):
+    """p(y | x) as a product of local conditionals, with distant bigrams as transition factors.
+
+    Args:
+        settings: `history` is M - 1; the factors have to score single labels; `bigram` and `trigram` are not used, for
+            the distant bigrams take their place.
+        features: D, features of a segment.
+        labels: Y.
+        bigrams, trigrams: kept, so that both chains have the same parts in a model file; not used.
+
+    Raises:
+        SettingsError: a factor over more than one label.
+
+    Shape:
+        x [N, D], normalised, rows packed as `packing` says.
+    """
+
+    decoding: Literal["posterior", "viterbi"] = "viterbi"
+
+    def __init__(
+        self,
+        settings: ModelSettings,
+        features: int,
+        labels: int,
+        *,
+        bigrams: Tensor | None = None,
+        trigrams: Tensor | None = None,
+    ) -> None:
+        wide = next((f.labels for f in settings.factors if f.labels > 1), None)
+        if wide is not None:
+            raise SettingsError(
+                f"expected a locally normalised chain's factors to score single labels, got labels = {wide}",
+                pointer="factors/labels", value=wide, limit=1,
+            )  # fmt: skip
+        super().__init__(settings, features, labels, bigrams=bigrams, trigrams=trigrams)
+        self.distant = nn.Parameter(torch.zeros(settings.history, labels, labels))  # [m - 1, y_{t-m}, y_t]
+
+    def ngram_parameters(self) -> list[nn.Parameter]:
+        """The distant bigrams, which want a step and a penalty of their own."""
+        return [self.distant] if self.distant.numel() else []
+
+    def unary(self, x: Tensor, packing: Packing) -> Tensor:
+        """[N, Y] u_t, the sum of the input-dependent factors."""
+        return self.scores(x, packing)[1]
+
+    def local(self, unary: Tensor, labels: Tensor, packing: Packing) -> Tensor:
+        """[N, Y] log p(y_t | g_t, x) with the histories g_t that the labels [N] give."""
+        logits = unary
+        for m in range(1, self.settings.history + 1):
+            if m >= len(packing.batch_sizes):
+                break
+            rows = packing.neighbour(-m)
+            # a table's last row, all zeros, is for the label that does not exist
+            table = torch.cat([self.distant[m - 1], self.distant.new_zeros(1, self.labels)])
+            before = torch.where(rows >= 0, labels[rows], self.labels)
+            if self.training and self.settings.history_dropout:
+                draw = torch.rand(before.shape, generator=self.noise, device=before.device)
+                before = torch.where(draw < self.settings.history_dropout, self.labels, before)
+            logits = logits + table[before]
+        return logits.log_softmax(1)
+
+    def log_likelihood(self, x: Tensor, labels: Tensor, packing: Packing) -> Tensor:
+        """[B] log p(y | x) of the label sequences `labels` [N], differentiable."""
+        rows = self.local(self.unary(x, packing), labels, packing).gather(1, labels[:, None])[:, 0]
+        return rows.new_zeros(len(packing.lengths)).index_add(0, packing.sequence, rows)
+
+    def loss(self, x: Tensor, labels: Tensor, packing: Packing) -> Tensor:
+        """Negative log-likelihood of the labels [N] given the true histories, a mean over segments."""
+        return -self.log_likelihood(x, labels, packing).sum() / packing.rows
+
+    def posteriors(self, x: Tensor, packing: Packing, *, temperature: float = 1.0) -> Tensor:
+        """[N, Y] p(y_t | x), each local distribution at `temperature`; exact or the beam's (see the top of the module)."""
+        with torch.no_grad():
+            unary, distant = self.unary(x, packing) / temperature, self.distant / temperature
+            if self.labels**self.settings.history <= EXACT_STATES:
+                return forward_marginals(unary, distant, packing)
+            return beam_marginals(unary, distant, packing)
+
+    def decode(self, x: Tensor, packing: Packing) -> Tensor:
+        """[N] the most probable label sequences: Viterbi up to first order, a beam of `BEAM` prefixes above."""
+        with torch.no_grad():
+            search = viterbi if self.settings.history <= 1 else beam_search
+            return search(self.unary(x, packing), self.distant, packing)[0]
+
+
+# ---------------------------------------------------------------------------------------- exact, by tables of histories
+
+
+def _tables(unary: Tensor, distant: Tensor, packing: Packing) -> Iterator[tuple[int, Tensor]]:
+    """(t, log p(y_t | g_t, x)) of the b sequences that reach t: [b, Y, ..., Y], axes y_{t-h} .. y_t, h = min(t, M-1)."""
+    y, table = unary.shape[1], unary.new_zeros(unary.shape[1])
+    for t, size in enumerate(packing.batch_sizes):
+        h = min(t, len(distant))
+        if table.dim() - 1 < h:  # one label more of history: y_{t-h} becomes the first axis
+            table = table + distant[h - 1].view(y, *[1] * (h - 1), y)
+        here = unary[packing.offsets[t] : packing.offsets[t] + size]
+        yield t, (table + here.view(size, *[1] * h, y)).log_softmax(-1)
+
+
+def forward_marginals(unary: Tensor, distant: Tensor, packing: Packing) -> Tensor:
+    """[N, Y] exact p(y_t | x) from u [N, Y] and distant bigrams [M-1, Y, Y], in time and memory of Y^M a position."""
+    history = len(distant)
+    rows: list[Tensor] = []
+    state = unary.new_zeros(packing.batch_sizes[0])  # [b, y_{t-h}, ..., y_{t-1}] log p of histories
+    for t, table in _tables(unary, distant, packing):
+        state = state[: len(table), ..., None] + table
+        rows.append(state.flatten(1, -2).logsumexp(1) if state.dim() > 2 else state)
+        if min(t + 1, history) < state.dim() - 1:
+            state = state.logsumexp(1)
+    return torch.cat(rows).exp()
+
+
+def viterbi(unary: Tensor, distant: Tensor, packing: Packing) -> tuple[Tensor, Tensor]:
+    """Exact most probable sequences, labels [N] and log p(y | x) [B], in time and memory of Y^M a position."""
+    history, y = len(distant), unary.shape[1]
+    # a state of position t: its last min(t + 1, M-1) labels, as one number
+    scores: list[Tensor] = []  # [b, states]
+    back: list[Tensor | None] = []  # [b, states] the label that a state of position t has dropped
+    state = unary.new_zeros(packing.batch_sizes[0])
+    for t, table in _tables(unary, distant, packing):
+        state = state[: len(table), ..., None] + table
+        dropped = None
+        if min(t + 1, history) < state.dim() - 1:
+            state, dropped = state.max(1)
+        scores.append(state.flatten(1) if state.dim() > 1 else state[:, None])
+        back.append(None if dropped is None else dropped.flatten(1) if dropped.dim() > 1 else dropped[:, None])
+    best = unary.new_empty(len(packing.lengths))
+    labels = torch.empty(packing.rows, dtype=torch.long, device=unary.device)
+    current = torch.empty(0, dtype=torch.long, device=unary.device)  # [b] state of position t
+    for t, size in reversed(list(enumerate(packing.batch_sizes))):
+        ended = slice(len(current), size)
+        best[ended], where = scores[t][ended].max(1)
+        current = torch.cat([current, where])
+        place = packing.offsets[t]
+        dropped = back[t]
+        if dropped is None:  # nothing dropped: the state holds all labels from the first on
+            labels[place : place + size] = current % y
+            current = current // y
+            continue
+        lost = dropped.gather(1, current[:, None])[:, 0]
+        if history == 0:
+            labels[place : place + size], current = lost, torch.zeros_like(current)
+        else:  # the state before: the dropped label in front, the last one taken off
+            labels[place : place + size] = current % y
+            current = lost * y ** (history - 1) + current // y
+    return labels, best
+
+
+# ---------------------------------------------------------------------------------------------------- above: by a beam
+
+
+def beam_search(unary: Tensor, distant: Tensor, packing: Packing, *, width: int = BEAM) -> tuple[Tensor, Tensor]:
+    """Most probable sequences that a beam of `width` prefixes finds: labels [N] and log p(y | x) [B]."""
+    scores: list[Tensor] = []
+    back: list[tuple[Tensor, Tensor]] = []  # of position t: [b, W] prefix that was extended, and by which label
+
+    def keep(score: Tensor, _: Tensor, came_from: Tensor, label: Tensor) -> None:
+        scores.append(score)
+        back.append((came_from, label))
+
+    _run_beam(unary, distant, packing, width, keep)
+    best = unary.new_empty(len(packing.lengths))
+    labels = torch.empty(packing.rows, dtype=torch.long, device=unary.device)
+    current = torch.empty(0, dtype=torch.long, device=unary.device)  # [b] rank in the beam
+    for t, size in reversed(list(enumerate(packing.batch_sizes))):
+        ended = slice(len(current), size)
+        best[ended], where = scores[t][ended].max(1)
+        current = torch.cat([current, where])[:, None]
+        came_from, label = back[t]
+        labels[packing.offsets[t] : packing.offsets[t] + size] = label.gather(1, current)[:, 0]
+        current = came_from.gather(1, current)[:, 0]
+    return labels, best
+
+
+def beam_marginals(unary: Tensor, distant: Tensor, packing: Packing, *, width: int = BEAM) -> Tensor:
+    """[N, Y] p(y_t | x) of the kept prefixes, renormalised, with all the continuations of each."""
+    rows: list[Tensor] = []
+    _run_beam(unary, distant, packing, width, lambda _score, posterior, _from, _label: rows.append(posterior))
+    return torch.cat(rows)
+
+
+def _run_beam(
+    unary: Tensor, distant: Tensor, packing: Packing, width: int, keep: Callable[[Tensor, Tensor, Tensor, Tensor], None]
+) -> None:
+    """Search from left to right. Of each position `keep` gets the prefixes' scores [b, W], the posterior [b, Y], and
+    from which prefix [b, W] by which label [b, W] they came."""
+    history, y = len(distant), unary.shape[1]
+    padded = torch.cat([distant, distant.new_zeros(history, 1, y)], 1)  # row Y is for the label that does not exist
+    first = packing.batch_sizes[0]
+    score = unary.new_zeros(first, 1)
+    recent = torch.full((first, 1, history), y, dtype=torch.long, device=unary.device)  # [b, W, m - 1] y_{t-m}
+    for t, size in enumerate(packing.batch_sizes):
+        score, recent = score[:size], recent[:size]
+        logits = unary[packing.offsets[t] : packing.offsets[t] + size, None, :].expand(size, score.shape[1], y)
+        for m in range(min(history, t)):
+            logits = logits + padded[m][recent[:, :, m]]
+        grown = score[:, :, None] + logits.log_softmax(2)  # [b, W, Y]
+        posterior = grown.logsumexp(1).softmax(1)
+        score, where = grown.flatten(1).topk(min(width, grown.shape[1] * y), 1)
+        came_from, label = where // y, where % y
+        if history:
+            recent = recent.gather(1, came_from[:, :, None].expand(-1, -1, history))
+            recent = torch.cat([label[:, :, None], recent[:, :, :-1]], 2)
+        keep(score, posterior, came_from, label)

@@ -1,0 +1,1 @@
+"""How well a model labels: error rates, calibration, significance."""

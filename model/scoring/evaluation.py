@@ -1,0 +1,401 @@
+"""How well a model labels, and whether its posterior can be believed.
+
+`summarise` works on arrays alone; `evaluate` runs a labeler over utterances and hands it the arrays. Rates and shares
+are between 0 and 1, the negative log-likelihood is in nats. Nothing here prints.
+
+    N  segments       Y  labels of the model
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from phonechain.features.errors import CorpusError
+from phonechain.features.segments import Utterance
+from phonechain.model.labeler import Decoding, PhoneLabeler
+from phonechain.model.learning.dataset import Featurised, featurise
+from phonechain.model.learning.training import Progress
+from phonechain.model.scoring.calibration import (
+    DoubtRow,
+    Floats,
+    Ints,
+    ReliabilityBin,
+    brier,
+    calibration_error,
+    doubt_auc,
+    doubt_table,
+    log_loss,
+    reliability_table,
+    top_shares,
+)
+from phonechain.model.scoring.significance import Comparison, Interval, compare, interval
+
+BATCH = 64
+"""Utterances scored at once, or a few more: a speaker's are not parted."""
+
+
+@dataclass(frozen=True)
+class PhoneRow:
+    """One label's line of the per-phone table. A ratio whose denominator is 0 is None."""
+
+    label: str
+    count: int
+    predicted: int
+    correct: int
+    recall: float | None
+    precision: float | None
+    f1: float | None
+    confused_with: str | None
+    confused: int
+
+
+@dataclass(frozen=True)
+class Confusion:
+    """`count` segments of `true` were labelled `predicted`; `share` of all segments of `true`."""
+
+    true: str
+    predicted: str
+    count: int
+    share: float
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What `summarise` and `evaluate` find.
+
+    Attributes:
+        segments, errors, per: how many were scored, how many of those are wrong, and the ratio: the phone error rate.
+        interval: of the error rate, over speakers where all are known, else over utterances.
+        interval_over: "speaker" or "utterance".
+        utterances, speakers: how many (speakers None where not all are known).
+        top: share of the segments whose true label is among the n of highest posterior, for some n.
+        nll: mean negative log posterior of the true label, in nats, over segments whose label the model knows.
+        brier: mean over segments of sum_y (p_y - [y is true])^2, between 0 and 2.
+        ece: expected calibration error of the given label's posterior.
+        mean_confidence: mean posterior of the given label; to be compared with 1 - per.
+        reliability: the table behind `ece`.
+        doubt: error rates among the least certain segments.
+        doubt_auc: probability that a wrong segment is less certain than a right one; None without both kinds.
+        per_phone: one row a label of the model, then one a label it does not know.
+        labels, confusion_matrix: [Y] and [Y, Y] counts, rows true, columns predicted; known labels only.
+        confusions: the most frequent ones, unknown labels included.
+        unknown: labels in the data that the model does not have, with their counts; all of them are errors.
+        dropped: labels that were left out before scoring, with their counts.
+        unlabelled: segments without a label, left out.
+        problems: files that could not be scored: utterance and reason.
+    """
+
+    segments: int
+    errors: int
+    per: float
+    interval: Interval
+    interval_over: str
+    utterances: int
+    speakers: int | None
+    top: dict[int, float]
+    nll: float | None
+    brier: float
+    ece: float
+    mean_confidence: float
+    reliability: list[ReliabilityBin]
+    doubt: list[DoubtRow]
+    doubt_auc: float | None
+    per_phone: list[PhoneRow]
+    labels: list[str]
+    confusion_matrix: list[list[int]]
+    confusions: list[Confusion]
+    unknown: dict[str, int] = field(default_factory=dict)
+    dropped: dict[str, int] = field(default_factory=dict)
+    unlabelled: int = 0
+    problems: list[dict[str, str]] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-serialisable; the keys of `top` become text."""
+        values = asdict(self)
+        values["top"] = {str(n): share for n, share in self.top.items()}
+        return values
+
+
+def summarise(
+    true: ArrayLike,
+    posterior: ArrayLike,
+    predicted: ArrayLike | None = None,
+    *,
+    labels: Sequence[str],
+    utterances: Sequence[str],
+    speakers: Sequence[str | None] | None = None,
+    names: Sequence[str] | None = None,
+    top_confusions: int = 20,
+    level: float = 0.95,
+    seed: int = 1,
+) -> Evaluation:
+    """Every figure from the arrays of one system.
+
+    Args:
+        true: [N] index of the true label; -1 where the model does not have it, which is an error.
+        posterior: [N, Y] p(y | x); rows sum to 1.
+        predicted: [N] index of the label given; the one of highest posterior if None.
+        labels: [Y] names.
+        utterances: [N] id of each segment's utterance.
+        speakers: [N] speaker of each segment, None where unknown.
+        names: [N] names of the true labels; needed where some `true` is -1.
+        seed: of the bootstrap.
+
+    Raises:
+        ValueError: shapes that do not fit together, indices outside the labels, or no segments.
+    """
+    y, p, guess = _checked(true, posterior, predicted, labels)
+    for what, given in (("utterances", utterances), ("speakers", speakers), ("names", names)):
+        if given is not None and len(given) != len(y):
+            raise ValueError(f"expected {len(y)} {what}, one a segment, got {len(given)}")
+    if names is None and (y < 0).any():
+        raise ValueError("expected names for the labels that the model does not have, got none")
+    wrong = y != guess
+    confidence = p[np.arange(len(y)), guess]
+    known = speakers is not None and all(s is not None for s in speakers)
+    units = speakers if known and speakers is not None else utterances
+    matrix = np.zeros((len(labels), len(labels)), dtype=np.int64)
+    np.add.at(matrix, (y[y >= 0], guess[y >= 0]), 1)
+    foreign = _foreign(y, guess, names, len(labels))
+    reliability = reliability_table(confidence, ~wrong)
+    return Evaluation(
+        segments=len(y),
+        errors=int(wrong.sum()),
+        per=float(wrong.mean()),
+        interval=interval(wrong, units, level=level, seed=seed),
+        interval_over="speaker" if known else "utterance",
+        utterances=len(set(utterances)),
+        speakers=len(set(units)) if known else None,
+        top=top_shares(y, p),
+        nll=log_loss(y, p),
+        brier=brier(y, p),
+        ece=calibration_error(reliability),
+        mean_confidence=float(confidence.mean()),
+        reliability=reliability,
+        doubt=doubt_table(confidence, wrong),
+        doubt_auc=doubt_auc(confidence, wrong),
+        per_phone=_per_phone(matrix, foreign, labels),
+        labels=list(labels),
+        confusion_matrix=matrix.tolist(),
+        confusions=_confusions(matrix, foreign, labels, top_confusions),
+        unknown={name: int(row.sum()) for name, row in foreign.items()},
+    )
+
+
+# ----------------------------------------------------------------------------------------------------------- a labeler
+
+
+@dataclass(frozen=True)
+class Scored:
+    """A labeler's answers beside the truth, segment by segment, in the order of the utterances.
+
+    Attributes:
+        labels: [Y] of the model.
+        true: [N] index of the true label, -1 where the model does not have it.
+        names: [N] the true labels.
+        posterior: [N, Y]; predicted: [N].
+        utterances, speakers: [N].
+        dropped, unlabelled, problems: as in Evaluation.
+    """
+
+    labels: list[str]
+    true: Ints
+    names: list[str]
+    posterior: NDArray[np.float32]
+    predicted: Ints
+    utterances: list[str]
+    speakers: list[str | None]
+    dropped: dict[str, int]
+    unlabelled: int
+    problems: list[dict[str, str]]
+
+    @property
+    def wrong(self) -> NDArray[np.bool_]:
+        """[N] whether the answer is an error."""
+        return self.true != self.predicted
+
+    def summarise(self, *, level: float = 0.95, seed: int = 1) -> Evaluation:
+        """All figures; see `summarise`."""
+        found = summarise(
+            self.true, self.posterior, self.predicted, labels=self.labels, utterances=self.utterances,
+            speakers=self.speakers, names=self.names, level=level, seed=seed,
+        )  # fmt: skip
+        return replace(found, dropped=self.dropped, unlabelled=self.unlabelled, problems=self.problems)
+
+    def compare(self, other: Scored, *, seed: int = 1) -> Comparison:
+        """Whether `other` differs on the same segments; over speakers where all are known, else over utterances.
+
+        Raises:
+            ValueError: the two did not score the same segments.
+        """
+        if (self.utterances, self.names) != (other.utterances, other.names):
+            raise ValueError(f"expected the same segments scored twice, got {len(self.true)} and {len(other.true)}")
+        known = all(s is not None for s in self.speakers)
+        return compare(self.wrong, other.wrong, self.speakers if known else self.utterances, seed=seed)
+
+
+def score(
+    labeler: PhoneLabeler,
+    utterances: Sequence[Utterance],
+    *,
+    drop: Collection[str] = (),
+    decode: Decoding = "posterior",
+    progress: Callable[[Progress], None] | None = None,
+    stop: Callable[[], bool] | None = None,
+) -> Scored:
+    """Label the utterances and keep the answers beside the truth.
+
+    Segments whose label is in `drop`, or in the labeler's own `drop`, are left out before labelling, as in training.
+    Segments without a label are labelled with the rest and not scored. A bad file becomes a row of `problems`.
+
+    Args:
+        decode: which answer is scored; see PhoneLabeler.label.
+        stop: asked before each batch; True ends with what is scored by then.
+
+    Raises:
+        CorpusError: there is no labelled segment to score.
+    """
+    drop = {*drop, *labeler.drop}
+
+    def tell(stage: str, done: int) -> None:
+        if progress is not None:
+            progress(Progress(stage, done, len(utterances), "utterances"))
+
+    items = featurise(utterances, labeler.features_, progress=lambda done, _: tell("features", done))
+    index = {label: n for n, label in enumerate(labeler.labels_)}
+    dropped: Counter[str] = Counter(
+        s.label for i in items for s in i.segments if s.label is not None and s.label in drop
+    )
+    rows: dict[int, tuple[NDArray[np.float32], Ints, list[str]]] = {}
+    unlabelled = 0
+    for batch in _batches(items):
+        if stop is not None and stop():
+            break
+        kept = [[n for n, s in enumerate(items[i].segments) if s.label not in drop] for i in batch]
+        groups = np.unique([_speaker(items[i], i) for i in batch], return_inverse=True)[1].tolist()
+        inputs = [items[i].features[k] for i, k in zip(batch, kept, strict=True)]
+        posteriors, best = labeler.posteriors(inputs, viterbi=decode == "viterbi", groups=groups)
+        for i, k, p, guess in zip(batch, kept, posteriors, best, strict=True):
+            labels = [items[i].segments[n].label for n in k]
+            scored = [n for n, label in enumerate(labels) if label is not None]
+            unlabelled += len(labels) - len(scored)
+            rows[i] = p[scored], guess[scored], [label for label in labels if label is not None]
+        tell("scoring", len(rows))
+    order = sorted(rows)
+    names = [name for i in order for name in rows[i][2]]
+    if not names:
+        raise CorpusError(f"expected labelled segments to score, got none in {len(utterances)} utterances")
+    return Scored(
+        labels=list(labeler.labels_),
+        true=np.asarray([index.get(name, -1) for name in names], dtype=np.int64),
+        names=names,
+        posterior=np.concatenate([rows[i][0] for i in order]),
+        predicted=np.concatenate([rows[i][1] for i in order]),
+        utterances=[utterances[i].id for i in order for _ in rows[i][2]],
+        speakers=[utterances[i].speaker for i in order for _ in rows[i][2]],
+        dropped=dict(dropped.most_common()),
+        unlabelled=unlabelled,
+        problems=[{"utterance": i.utterance.id, "message": str(i.error)} for i in items if i.error is not None],
+    )
+
+
+def evaluate(
+    labeler: PhoneLabeler,
+    utterances: Sequence[Utterance],
+    progress: Callable[[Progress], None] | None = None,
+    *,
+    drop: Collection[str] = (),
+    decode: Decoding = "posterior",
+    stop: Callable[[], bool] | None = None,
+) -> Evaluation:
+    """`score`, then `summarise`."""
+    return score(labeler, utterances, drop=drop, decode=decode, progress=progress, stop=stop).summarise()
+
+
+def _batches(items: Sequence[Featurised]) -> Iterator[list[int]]:
+    """Places of the usable items, speaker by speaker: a model normalised by speaker wants all of one together."""
+    usable = [n for n, item in enumerate(items) if item.error is None and item.segments]
+    batch: list[int] = []
+    for n in sorted(usable, key=lambda n: (_speaker(items[n], n), n)):
+        if len(batch) >= BATCH and _speaker(items[n], n) != _speaker(items[batch[-1]], batch[-1]):
+            yield batch
+            batch = []
+        batch.append(n)
+    if batch:
+        yield batch
+
+
+def _speaker(item: Featurised, place: int) -> str:
+    """Whose recording it is; one of unknown speaker stands for itself."""
+    return f"\0{place}" if item.utterance.speaker is None else item.utterance.speaker
+
+
+# --------------------------------------------------------------------------------------------------------------- tables
+
+
+def _foreign(y: Ints, guess: Ints, names: Sequence[str] | None, count: int) -> dict[str, Ints]:
+    """For each label that the model does not have: [Y] how often it was given which label; the most frequent first."""
+    rows: dict[str, Ints] = {}
+    for n in np.flatnonzero(y < 0).tolist():
+        assert names is not None
+        rows.setdefault(names[n], np.zeros(count, dtype=np.int64))[guess[n]] += 1
+    return dict(sorted(rows.items(), key=lambda item: (-item[1].sum(), item[0])))
+
+
+def _per_phone(matrix: Ints, foreign: dict[str, Ints], labels: Sequence[str]) -> list[PhoneRow]:
+    given = matrix.sum(0) + sum(foreign.values(), np.zeros(len(labels), dtype=np.int64))
+    rows = []
+    for name, counts, own in [(label, matrix[i], i) for i, label in enumerate(labels)] + [
+        (label, row, -1) for label, row in foreign.items()
+    ]:
+        count, right = int(counts.sum()), int(counts[own]) if own >= 0 else 0
+        predicted = int(given[own]) if own >= 0 else 0
+        others = counts.copy()
+        if own >= 0:
+            others[own] = 0
+        worst = int(others.argmax())
+        rows.append(
+            PhoneRow(
+                label=name,
+                count=count,
+                predicted=predicted,
+                correct=right,
+                recall=right / count if count else None,
+                precision=right / predicted if predicted else None,
+                f1=2 * right / (count + predicted) if count + predicted else None,
+                confused_with=labels[worst] if others[worst] else None,
+                confused=int(others[worst]),
+            )
+        )
+    return rows
+
+
+def _confusions(matrix: Ints, foreign: dict[str, Ints], labels: Sequence[str], most: int) -> list[Confusion]:
+    found = []
+    for name, counts in [*zip(labels, matrix, strict=True), *foreign.items()]:
+        for j in np.flatnonzero(counts).tolist():
+            if labels[j] != name:
+                found.append(Confusion(name, labels[j], int(counts[j]), float(counts[j] / counts.sum())))
+    return sorted(found, key=lambda c: (-c.count, c.true, c.predicted))[:most]
+
+
+def _checked(
+    true: ArrayLike, posterior: ArrayLike, predicted: ArrayLike | None, labels: Sequence[str]
+) -> tuple[Ints, Floats, Ints]:
+    y, p = np.asarray(true), np.asarray(posterior, dtype=np.float64)
+    if y.ndim != 1 or len(y) == 0 or p.shape != (len(y), len(labels)):
+        raise ValueError(f"expected N > 0 labels and a posterior [N, {len(labels)}], got {y.shape} and {p.shape}")
+    guess = p.argmax(1) if predicted is None else np.asarray(predicted)
+    if guess.shape != y.shape or not (np.issubdtype(y.dtype, np.integer) and np.issubdtype(guess.dtype, np.integer)):
+        raise ValueError(f"expected {len(y)} whole numbers as labels, got {guess.shape} of {y.dtype} and {guess.dtype}")
+    if y.min() < -1 or y.max() >= len(labels) or guess.min() < 0 or guess.max() >= len(labels):
+        raise ValueError(f"expected labels from 0 to {len(labels) - 1}, got {y.min()} to {y.max()} and {guess.max()}")
+    if not np.isfinite(p).all() or p.min() < 0 or np.abs(p.sum(1) - 1).max() > 1e-3:
+        raise ValueError(f"expected posteriors that sum to 1, got sums from {p.sum(1).min()} to {p.sum(1).max()}")
+    return y.astype(np.int64), p, guess.astype(np.int64)
