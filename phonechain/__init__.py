@@ -1,1 +1,80 @@
-"""Phonechain: the phones of speech, where they begin, and an honest certainty of both."""
+"""Phonechain: the phones of speech, where they begin, and an honest certainty of both.
+
+    import phonechain
+
+    labeler = phonechain.PhoneLabeler.load(phonechain.pretrained_path())
+    audio = phonechain.read_audio("speech.wav")
+    for segment in labeler.label(audio, phonechain.read_segments("speech.TextGrid")):
+        print(segment.start, segment.label, segment.posterior)
+
+Names are imported when they are first used: `import phonechain` alone loads neither numpy nor torch.
+"""
+
+TYPE_CHECKING = False  # as typing.TYPE_CHECKING for type checkers, without the import of typing
+
+_HOMES = {
+    "Annotation": "phonechain.features.annotation",
+    "Audio": "phonechain.features.audio.reader",
+    "Client": "phonechain.app.client",
+    "Corpus": "phonechain.features.corpora",
+    "LabelledSegment": "phonechain.model.answers",
+    "PhoneLabeler": "phonechain.model.labeler",
+    "PhonechainError": "phonechain.features.errors",
+    "Segment": "phonechain.features.segments",
+    "Utterance": "phonechain.features.segments",
+    "pretrained_path": "phonechain.model",
+    "read_annotation": "phonechain.features.reading",
+    "read_audio": "phonechain.features.reading",
+    "read_corpus": "phonechain.features.reading",
+    "read_segments": "phonechain.features.reading",
+}
+"""Where each public name is defined."""
+
+__all__ = [
+    "Annotation",
+    "Audio",
+    "Client",
+    "Corpus",
+    "LabelledSegment",
+    "PhoneLabeler",
+    "PhonechainError",
+    "Segment",
+    "Utterance",
+    "pretrained_path",
+    "read_annotation",
+    "read_audio",
+    "read_corpus",
+    "read_segments",
+]
+
+if TYPE_CHECKING:
+    from phonechain.app.client import Client
+    from phonechain.features.annotation import Annotation
+    from phonechain.features.audio.reader import Audio
+    from phonechain.features.corpora import Corpus
+    from phonechain.features.errors import PhonechainError
+    from phonechain.features.reading import read_annotation, read_audio, read_corpus, read_segments
+    from phonechain.features.segments import Segment, Utterance
+    from phonechain.model import pretrained_path
+    from phonechain.model.answers import LabelledSegment
+    from phonechain.model.labeler import PhoneLabeler
+
+    __version__: str
+else:
+
+    def __getattr__(name):
+        if name == "__version__":
+            from phonechain.app.version import version
+
+            value = version()
+        elif name in _HOMES:
+            from importlib import import_module
+
+            value = getattr(import_module(_HOMES[name]), name)
+        else:
+            raise AttributeError(f"module 'phonechain' has no attribute {name!r}")
+        globals()[name] = value
+        return value
+
+    def __dir__():
+        return sorted({*globals(), *__all__, "__version__"})
