@@ -33,6 +33,8 @@ class FactorSettings:
         kind: which family (factors.py).
         segments: m, the segments of the window: 1 the labelled one, 2 it and the one before, 3 also the one after.
         labels: n, consecutive labels that the factor scores; 2 and 3 exist for the n-grams seen in training only.
+        window: where the window of a factor over n > 1 labels lies: it ends with the last of them ("last", the paper's), or
+            lies around the last of them ("around", the only one before this was a setting).
         layers, products, states: L, I, H of the SPN; `states` is the number of components of a Gaussian mixture.
         operator: sum or max over the SPN's hidden states.
         covariance: of the Gaussian mixture.
@@ -44,6 +46,7 @@ class FactorSettings:
     kind: Literal["linear", "spn", "gaussian", "hidden-units", "perceptron"] = "spn"
     segments: int = 1
     labels: int = 1
+    window: Literal["last", "around"] = "last"
     layers: int = 2
     products: int = 2
     states: int = 3
@@ -196,6 +199,20 @@ def from_dict(cls: type[T], values: Mapping[str, Any], where: str = "") -> T:
                 f"expected a setting out of {', '.join(names)}, got {where}{key}", pointer=where + key, value=key
             )
     return cls(**{key: _convert(hints[key], value, where + key) for key, value in values.items()})
+
+
+def stored_model(values: Mapping[str, Any]) -> ModelSettings:
+    """The settings in a model file's header; those that an older file lacks mean what they meant when it was written."""
+    factors = values.get("factors", ())
+    if all(isinstance(factor, Mapping) for factor in factors):
+        values = {**values, "factors": [_with_old_meaning(factor) for factor in factors]}
+    return from_dict(ModelSettings, values)
+
+
+def _with_old_meaning(factor: Mapping[str, Any]) -> dict[str, Any]:
+    # up to two segments, and over one label, both windows are the same one
+    differs = factor.get("labels", 1) > 1 and factor.get("segments", 1) > 2
+    return {"window": "around" if differs else "last", **factor}
 
 
 def replace(settings: T, changes: Mapping[str, Any]) -> T:

@@ -7,10 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torch import nn
-
 from phonechain.model.files.modelfile import Provenance
 from phonechain.model.learning.training import CHECKPOINT, best_so_far
+from phonechain.model.networks.base import SequenceNetwork
 from phonechain.model.settings import to_dict
 
 if TYPE_CHECKING:
@@ -35,12 +34,12 @@ def obstacle(base: PhoneLabeler, wanted: PhoneLabeler, labels: Sequence[str]) ->
     return None
 
 
-def copied(base: PhoneLabeler) -> nn.Module:
+def copied(base: PhoneLabeler) -> SequenceNetwork:
     """The network of a labeler once more, to be trained on: with its weights and its n-gram inventory."""
     network, normaliser = base.network_, base.normaliser_
     assert network is not None
     assert normaliser is not None
-    made: nn.Module = type(network)(
+    made = type(network)(
         base.model, len(normaliser.mean), len(base.labels_), bigrams=network.bigrams, trigrams=network.trigrams
     )
     made.load_state_dict(network.state_dict())

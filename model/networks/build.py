@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from phonechain.features.pooling import FEATURE_NAMES
 from phonechain.model.learning.dataset import Dataset, Normaliser
 from phonechain.model.networks import ngrams
+from phonechain.model.networks.base import SequenceNetwork
 from phonechain.model.networks.crf import ConditionalRandomField, FactorModel
 from phonechain.model.networks.memm import MaximumEntropyMarkovModel
 from phonechain.model.settings import ModelSettings
@@ -16,7 +17,7 @@ from phonechain.model.settings import ModelSettings
 CHAINS: dict[str, type[FactorModel]] = {"crf": ConditionalRandomField, "memm": MaximumEntropyMarkovModel}
 
 
-def build(settings: ModelSettings, features: int, labels: Sequence[str], data: Dataset | None) -> nn.Module:
+def build(settings: ModelSettings, features: int, labels: Sequence[str], data: Dataset | None) -> SequenceNetwork:
     """The chain that `settings` describe, with the n-gram inventory of `data`."""
     sequences = [] if data is None else [data.labels_of(n) for n in range(len(data))]
     return CHAINS[settings.chain](
@@ -34,7 +35,7 @@ def normaliser_of(tensors: Mapping[str, Tensor], *, by_speaker: bool) -> Normali
     return Normaliser(mean.float(), std.float(), by_speaker)
 
 
-def restored(settings: ModelSettings, labels: Sequence[str], tensors: Mapping[str, Tensor]) -> nn.Module:
+def restored(settings: ModelSettings, labels: Sequence[str], tensors: Mapping[str, Tensor]) -> SequenceNetwork:
     """The network in a model file, ready to label; KeyError, ValueError or RuntimeError where its parts do not fit."""
     weights = {k.removeprefix("network."): v for k, v in tensors.items() if k.startswith("network.")}
     y = len(labels)

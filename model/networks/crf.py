@@ -2,60 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal
-
 import torch
 from torch import Tensor, nn
 
 from phonechain.model.chain import inference as chain
 from phonechain.model.chain.packing import Packing
 from phonechain.model.networks import factors, ngrams
+from phonechain.model.networks.base import Factor, SequenceNetwork
 from phonechain.model.settings import FactorSettings, ModelSettings
 
 
-class FactorModel(nn.Module):
+class FactorModel(SequenceNetwork):
     """Input-dependent factors whose log-potentials add up: what both chains stand on.
 
     Args:
-        settings: the factors and which n-gram weights there are.
-        features: D, features of a segment.
-        labels: Y.
-        bigrams: [P, 2] seen in training; needed by sparse bigram weights and factors over two labels.
-        trigrams: [Q, 3] likewise.
-
-    Attributes:
-        decoding: whether the answer is each segment's most probable label or the most probable sequence; it is what the
-            error on a dev set counts.
-        noise: generator of the dropout.
+        settings, features, labels, bigrams, trigrams: as in SequenceNetwork; sparse bigram weights and factors over two
+            labels need the bigrams, and likewise for three.
     """
 
-    decoding: Literal["posterior", "viterbi"] = "posterior"
-
     def __init__(
-        self, settings: ModelSettings, features: int, labels: int, *, bigrams: Tensor | None = None, trigrams: Tensor | None = None
-    ) -> None:  # fmt: skip
-        super().__init__()
-        self.settings, self.features, self.labels = settings, features, labels
-        self.register_buffer("bigrams", torch.zeros(0, 2, dtype=torch.long) if bigrams is None else bigrams)
-        self.register_buffer("trigrams", torch.zeros(0, 3, dtype=torch.long) if trigrams is None else trigrams)
-        outputs = {1: labels, 2: len(self.bigrams), 3: len(self.trigrams)}  # type: ignore[arg-type]
-        self.factors = nn.ModuleList(
-            factors.build(f, f.segments * features, outputs[f.labels]) for f in settings.factors if outputs[f.labels]
-        )
+        self,
+        settings: ModelSettings,
+        features: int,
+        labels: int,
+        *,
+        bigrams: Tensor | None = None,
+        trigrams: Tensor | None = None,
+    ) -> None:
+        super().__init__(settings, features, labels, bigrams=bigrams, trigrams=trigrams)
+        outputs = {1: labels, 2: len(self.bigrams), 3: len(self.trigrams)}
         self.factor_settings = [f for f in settings.factors if outputs[f.labels]]
-        self.noise: torch.Generator | None = None
+        self.factors = nn.ModuleList(
+            factors.build(f, f.segments * features, outputs[f.labels]) for f in self.factor_settings
+        )
 
     def reset(self, generator: torch.Generator | None = None) -> None:
         """Draw the factors' weights; n-gram weights start from zero."""
         for factor in self.factors:
-            factor.reset(generator)  # type: ignore[operator]
+            assert isinstance(factor, Factor)
+            factor.reset(generator)
         for weight in self.ngram_parameters():
             nn.init.zeros_(weight)
-
-    def ngram_parameters(self) -> list[nn.Parameter]:
-        """The input-independent weights, which want a step and a penalty of their own."""
-        raise NotImplementedError
 
     def factor_parameters(self) -> list[nn.Parameter]:
         """Every other weight."""
@@ -64,11 +51,12 @@ class FactorModel(nn.Module):
     def scores(self, x: Tensor, packing: Packing) -> dict[int, Tensor]:
         """The sum of the factors over n labels, by n: [N, Y], or [N, P] for the n-grams of the inventory."""
         scores: dict[int, Tensor] = {}
-        windows: dict[int, Tensor] = {}
+        windows: dict[range, Tensor] = {}
         for settings, factor in zip(self.factor_settings, self.factors, strict=True):
-            if settings.segments not in windows:
-                windows[settings.segments] = window(x, packing, settings.segments)
-            value = factor(self._drop(windows[settings.segments], settings))
+            steps = window_steps(settings)
+            if steps not in windows:
+                windows[steps] = window(x, packing, steps)
+            value = factor(self._drop(windows[steps], settings))
             n = settings.labels
             scores[n] = value if n not in scores else scores[n] + value
         return scores
@@ -88,11 +76,17 @@ class ConditionalRandomField(FactorModel):
     """
 
     def __init__(
-        self, settings: ModelSettings, features: int, labels: int, *, bigrams: Tensor | None = None, trigrams: Tensor | None = None
-    ) -> None:  # fmt: skip
+        self,
+        settings: ModelSettings,
+        features: int,
+        labels: int,
+        *,
+        bigrams: Tensor | None = None,
+        trigrams: Tensor | None = None,
+    ) -> None:
         super().__init__(settings, features, labels, bigrams=bigrams, trigrams=trigrams)
-        self.bigram_weight = self._table(settings.bigram, 2, len(self.bigrams))  # type: ignore[arg-type]
-        self.trigram_weight = self._table(settings.trigram, 3, len(self.trigrams))  # type: ignore[arg-type]
+        self.bigram_weight = self._table(settings.bigram, 2, len(self.bigrams))
+        self.trigram_weight = self._table(settings.trigram, 3, len(self.trigrams))
 
     def _table(self, kind: str, n: int, seen: int) -> nn.Parameter | None:
         if kind == "none":
@@ -117,7 +111,7 @@ class ConditionalRandomField(FactorModel):
         )
 
     def _inventory(self, n: int) -> Tensor:
-        return self.bigrams if n == 2 else self.trigrams  # type: ignore[return-value]
+        return self.bigrams if n == 2 else self.trigrams
 
     def _dense_weight(self, weight: nn.Parameter | None, n: int) -> Tensor | None:
         if weight is None or weight.dim() == n:
@@ -137,17 +131,21 @@ class ConditionalRandomField(FactorModel):
         return chain.viterbi(self.potentials(x, packing))[0]
 
 
-def window(x: Tensor, packing: Packing, segments: int) -> Tensor:
-    """[N, D] -> [N, m*D]: each segment with its neighbours, in order; past an edge zeros, which is the mean of normalised features.
-
-    m = 1 is the segment; m = 2 the one before and itself; m = 3 the one before, itself, the one after; and so on.
-    """
-    if segments == 1:
+def window(x: Tensor, packing: Packing, steps: range) -> Tensor:
+    """[N, D] -> [N, m*D]: of each segment those `steps` away, in order; past an edge zeros, the mean of normalised features."""
+    if steps == range(1):
         return x
     padded = torch.cat([x, x.new_zeros(1, x.shape[1])])  # index -1 picks the zeros
-    return torch.cat([x if step == 0 else padded[packing.neighbour(step)] for step in window_steps(segments)], 1)
+    return torch.cat([x if step == 0 else padded[packing.neighbour(step)] for step in steps], 1)
 
 
-def window_steps(segments: int) -> Sequence[int]:
-    """Positions of a window of m segments, relative to the labelled one: the extra one of an even m lies before."""
-    return range(-(segments // 2), (segments - 1) // 2 + 1)
+def window_steps(settings: FactorSettings) -> range:
+    """Positions of a factor's window of m segments, relative to the (last) labelled one.
+
+    Over one label it lies around it: m = 2 the segment before and itself, m = 3 also the one after, and so on; the extra one
+    of an even m lies before. Over n > 1 labels y_{t-n+1} .. y_t it ends at t (the paper's m-to-n factors).
+    """
+    m = settings.segments
+    if settings.labels > 1 and settings.window == "last":
+        return range(1 - m, 1)
+    return range(-(m // 2), (m - 1) // 2 + 1)

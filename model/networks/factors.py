@@ -15,11 +15,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from phonechain.model.networks.base import Factor
 from phonechain.model.networks.spn import SumProductNetwork
 from phonechain.model.settings import Covariance, FactorSettings
 
 
-class Linear(nn.Module):
+class Linear(Factor):
     """w_k^T x + b_k: the factor of a plain LC-CRF or MEMM."""
 
     def __init__(self, inputs: int, outputs: int) -> None:
@@ -36,13 +37,15 @@ class Linear(nn.Module):
         return functional.linear(x, self.weight, self.bias)
 
 
-class GaussianMixture(nn.Module):
+class GaussianMixture(Factor):
     """log sum over components of weighted Gaussians, in natural parameters: an SPN with L = 1, I = 1, H = components.
 
     Args:
         covariance: "shared" by all components and outputs (its quadratic term cancels: inputs x), "diagonal" (inputs x and
             x^2), or "full" (inputs x and all products x_i x_j, i <= j).
     """
+
+    _upper: Tensor
 
     def __init__(
         self, inputs: int, outputs: int, *, components: int, covariance: Covariance, scale: float = 0.02
@@ -63,14 +66,14 @@ class GaussianMixture(nn.Module):
             return x
         if self.covariance == "diagonal":
             return torch.cat([x, x.square() - 1.0], 1)
-        i, j = self._upper  # type: ignore[misc]
+        i, j = self._upper
         return torch.cat([x, x[:, i] * x[:, j] - (i == j).to(x.dtype)], 1)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.mixture(self.expand(x))
 
 
-class HiddenUnits(nn.Module):
+class HiddenUnits(Factor):
     """Discriminative RBM (Larochelle and Bengio 2008), the factor of the HU-CRF: binary units share their input weights.
 
     log-potential of k = b_k + sum_u softplus(c_u + w_u^T x + v_{u,k}).
@@ -128,7 +131,7 @@ def _pieces(drive: Tensor, weight: Tensor, size: int = 2**17) -> Iterator[slice]
         yield slice(start, start + step)
 
 
-class Perceptron(nn.Module):
+class Perceptron(Factor):
     """One hidden layer of tanh units, shared by all outputs: the factor of the CNF and NHO-LC-CRF."""
 
     def __init__(self, inputs: int, outputs: int, *, units: int) -> None:
@@ -149,7 +152,7 @@ class Perceptron(nn.Module):
         return self.output(torch.tanh(self.hidden(x)))
 
 
-def build(settings: FactorSettings, inputs: int, outputs: int) -> nn.Module:
+def build(settings: FactorSettings, inputs: int, outputs: int) -> Factor:
     """The factor that `settings` describe, for windows of `inputs` features and `outputs` labels or n-grams."""
     if settings.kind == "linear":
         return Linear(inputs, outputs)

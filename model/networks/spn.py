@@ -18,10 +18,12 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from phonechain.model.networks.base import Factor
+
 Operator = Literal["sum", "max"]
 
 
-class SumProductNetwork(nn.Module):
+class SumProductNetwork(Factor):
     """log Q(y, x) for every output y (Eq. Qsp).
 
     Args:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from phonechain.model.chain.packing import Packing
 from phonechain.model.networks.crf import ConditionalRandomField, window, window_steps
-from phonechain.model.settings import FactorSettings, ModelSettings
+from phonechain.model.settings import FactorSettings, ModelSettings, stored_model, to_dict
 from tests.model.oracle import ChainOracle
 
 D, Y = 2, 3
@@ -79,7 +79,8 @@ def oracle(crf: ConditionalRandomField, x: torch.Tensor) -> ChainOracle:
     for chosen, factor in zip(crf.settings.factors, crf.factors, strict=True):
         n, m = chosen.labels, chosen.segments
         for t in range(n - 1, steps):
-            around = [t - m // 2 + k for k in range(m)]
+            first = t - m // 2 if n == 1 else t - m + 1  # a window over several labels ends with the last of them
+            around = range(first, first + m)
             seen = torch.cat([x[s] if 0 <= s < steps else torch.zeros(D, dtype=torch.float64) for s in around])
             scores = factor(seen[None])[0].detach().numpy()
             if n == 1:
@@ -153,23 +154,47 @@ def test_gradcheck_of_the_loss(kind: str, labels: int, bigram: str, trigram: str
     assert torch.autograd.gradcheck(loss, tuple(crf.parameters()), fast_mode=True)  # along drawn directions
 
 
+def steps(segments: int, labels: int = 1, **changes: str) -> list[int]:
+    return list(window_steps(FactorSettings(segments=segments, labels=labels, **changes)))  # type: ignore[arg-type]
+
+
 def test_windows_are_the_segments_around_and_zeros_past_the_edges() -> None:
     x, _, packing = batch((3, 1))
     first, second, third = (x[packing.offsets[t]] for t in range(3))
     zero = torch.zeros(D, dtype=torch.float64)
-    found = window(x, packing, 3)
+    found = window(x, packing, range(-1, 2))
     assert torch.equal(found[packing.offsets[0]], torch.cat([zero, first, second]))
     assert torch.equal(found[packing.offsets[1]], torch.cat([first, second, third]))
     assert torch.equal(found[packing.offsets[2]], torch.cat([second, third, zero]))
     assert torch.equal(found[1], torch.cat([zero, x[1], zero]))  # the sequence of one
-    assert torch.equal(window(x, packing, 2)[packing.offsets[1]], torch.cat([first, second]))
-    assert [list(window_steps(m)) for m in (1, 2, 3, 4, 5)] == [
-        [0],
-        [-1, 0],
-        [-1, 0, 1],
-        [-2, -1, 0, 1],
-        [-2, -1, 0, 1, 2],
-    ]
+    assert torch.equal(window(x, packing, range(-1, 1))[packing.offsets[1]], torch.cat([first, second]))
+    assert [steps(m) for m in (1, 2, 3, 4, 5)] == [[0], [-1, 0], [-1, 0, 1], [-2, -1, 0, 1], [-2, -1, 0, 1, 2]]
+
+
+def test_the_window_of_several_labels_ends_with_the_last_of_them() -> None:
+    """A factor over 3 segments and 3 labels used to read x[t-1], x[t], x[t+1]."""
+    assert steps(2, 2) == [-1, 0]
+    assert steps(3, 2) == steps(3, 3) == [-2, -1, 0]
+    assert steps(5, 3) == [-4, -3, -2, -1, 0]
+    assert steps(3, 3, window="around") == [-1, 0, 1]
+    x, _, packing = batch((4,))
+    changed = x.clone()
+    changed[3] += 1.0
+    crf = model("linear", labels=3, segments=3, bigram="none")
+    before, after = (crf.potentials(features, packing).hyperedge for features in (x, changed))
+    assert before is not None
+    assert after is not None
+    assert torch.equal(before[:3], after[:3])
+    assert not torch.equal(before[3], after[3])
+
+
+def test_settings_of_an_older_file_keep_their_window() -> None:
+    wide = FactorSettings(kind="linear", segments=3, labels=3)
+    values = to_dict(ModelSettings(factors=(FactorSettings(), FactorSettings(segments=2, labels=2), wide)))
+    assert stored_model(values).factors[2].window == "last"
+    for factor in values["factors"]:
+        del factor["window"]
+    assert [f.window for f in stored_model(values).factors] == ["last", "last", "around"]
 
 
 def test_n_gram_weights_and_factor_weights_are_all_the_weights() -> None:
