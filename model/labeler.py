@@ -16,7 +16,6 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
 
 from phonechain.features.audio.reader import Audio
 from phonechain.features.errors import CorpusError, ModelFileError, PhonechainError, SettingsError
@@ -30,7 +29,8 @@ from phonechain.model.learning import warm_start as tuning
 from phonechain.model.learning.dataset import Dataset, Featurised, Normaliser, dataset, featurise, hold_out
 from phonechain.model.learning.training import History, Progress, fit_temperature, train
 from phonechain.model.networks import build as networks
-from phonechain.model.settings import ModelSettings, Preset, TrainingSettings, from_dict, preset, to_dict
+from phonechain.model.networks.base import SequenceNetwork
+from phonechain.model.settings import ModelSettings, Preset, TrainingSettings, from_dict, preset, stored_model, to_dict
 
 Decoding = Literal["posterior", "viterbi"]
 MAX_LABELS = 400
@@ -72,7 +72,7 @@ class PhoneLabeler:
             name=name, description=description or base.title, licence=licence, data=data, limits=limits
         )
         self.labels_: list[str] = []
-        self.network_: nn.Module | None = None
+        self.network_: SequenceNetwork | None = None
         self.normaliser_: Normaliser | None = None
         self.temperature_ = 1.0
         self.metrics_: dict[str, Any] = {}
@@ -164,16 +164,20 @@ class PhoneLabeler:
             self.network_ = tuning.copied(base)
         else:
             self.network_ = networks.build(self.model, rows.shape[1], labels, data)
-            self.network_.reset(torch.Generator().manual_seed(self.training.seed))  # type: ignore[operator]
+            self.network_.reset(torch.Generator().manual_seed(self.training.seed))
         self.history_ = train(
             self.network_, data, held, self.training,
             progress=progress, stop=stop, run_dir=run_dir,
             fingerprint=self._fingerprint(data, held) + (base.version_ if base is not None else ""),
         )  # fmt: skip
-        self.temperature_ = fit_temperature(self.network_, held)
+        fitted = fit_temperature(self.network_, held)
+        self.temperature_ = fitted.value
+        if fitted.notice and progress is not None:
+            progress(Progress("calibration", 1, 1, "models", fitted.notice))
         self.metrics_ = {
             "dev_error": self.history_.best_error, "dev_segments": len(held.y), "best_epoch": self.history_.best_epoch,
             "epochs": len(self.history_.epochs), "train_segments": len(data.y),
+            "temperature_low": fitted.low, "temperature_high": fitted.high,
         }  # fmt: skip
         self.provenance_ = modelfile.Provenance.now(command=command, seed=self.training.seed, corpus=corpus)
         return self
@@ -272,13 +276,13 @@ class PhoneLabeler:
         packing = Packing(tuple(lengths[n] for n in order))
         with torch.inference_mode():
             packed = torch.from_numpy(np.concatenate([pieces[n] for n in order]))[packing.from_concatenated]
-            p = network.posteriors(packed, packing, temperature=self.temperature_)  # type: ignore[operator]
-            best = network.decode(packed, packing) if viterbi else p.argmax(1)  # type: ignore[operator]
+            p = network.posteriors(packed, packing, temperature=self.temperature_)
+            best = network.decode(packed, packing) if viterbi else p.argmax(1)
         for n, p_n, best_n in zip(order, packing.split(p), packing.split(best), strict=True):
             all_p[kept[n]], all_best[kept[n]] = p_n.numpy(), best_n.numpy()
         return all_p, all_best
 
-    def _ready(self) -> tuple[nn.Module, Normaliser]:
+    def _ready(self) -> tuple[SequenceNetwork, Normaliser]:
         if self.network_ is None or self.normaliser_ is None:
             raise SettingsError(
                 "expected a model that was trained or loaded, got one without weights: call fit or load"
@@ -343,7 +347,7 @@ class PhoneLabeler:
             settings = header.model
             labeler = cls(
                 "",
-                model=from_dict(ModelSettings, settings["model"]),
+                model=stored_model(settings["model"]),
                 training=from_dict(TrainingSettings, settings["training"]),
                 features=FeatureSettings.from_dict(header.features),
                 drop=[str(label) for label in settings.get("drop", ())],

@@ -239,7 +239,7 @@ class _Report:
         self.best = float("inf")
 
     def event(self, event: Progress) -> None:
-        if event.stage == "start":
+        if event.stage in ("start", "calibration"):
             self.bars.line(event.message)
             return
         if event.stage != "epoch":

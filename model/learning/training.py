@@ -10,36 +10,25 @@ import json
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
+from scipy import optimize
 from torch import Tensor, nn
 
 from phonechain.features.errors import TrainingError
 from phonechain.features.files import write_whole
-from phonechain.model.chain.packing import Packing
 from phonechain.model.learning.dataset import Dataset
+from phonechain.model.networks.base import SequenceNetwork
 from phonechain.model.settings import TrainingSettings, to_dict
 
 CHECKPOINT = "checkpoint.safetensors"
-
-
-class SequenceModel(Protocol):
-    """What the loop needs of a model; both chains have it."""
-
-    noise: torch.Generator | None
-    decoding: Literal["posterior", "viterbi"]
-
-    def loss(self, x: Tensor, labels: Tensor, packing: Packing) -> Tensor: ...
-    def posteriors(self, x: Tensor, packing: Packing, *, temperature: float = 1.0) -> Tensor: ...
-    def decode(self, x: Tensor, packing: Packing) -> Tensor: ...
-    def factor_parameters(self) -> list[nn.Parameter]: ...
-    def ngram_parameters(self) -> list[nn.Parameter]: ...
 
 
 @dataclass(frozen=True)
@@ -65,7 +54,7 @@ class History:
 
 
 def train(
-    model: nn.Module,
+    model: SequenceNetwork,
     data: Dataset,
     dev: Dataset,
     settings: TrainingSettings,
@@ -75,7 +64,7 @@ def train(
     run_dir: Path | None = None,
     fingerprint: str = "",
 ) -> History:
-    """Fit `model` (a SequenceModel) in place; it ends with the weights of the epoch that was best on `dev`, or of the last.
+    """Fit `model` in place; it ends with the weights of the epoch that was best on `dev`, or of the last.
 
     Args:
         stop: asked before every batch; True ends the run with what the finished epochs gave.
@@ -101,7 +90,7 @@ def train(
             break
         generator = torch.Generator(device).manual_seed(settings.seed * 1_000_003 + epoch)
         order = np.random.default_rng([settings.seed, epoch]).permutation(len(data))
-        model.noise = generator  # type: ignore[assignment]
+        model.noise = generator
         model.train()
         began, loss_sum, segments = time.perf_counter(), 0.0, 0
         for n, batch in enumerate(data.batches(settings.batch, order=order, device=device)):
@@ -110,7 +99,7 @@ def train(
                 break
             _set_rates(optimizer, rates, settings, (epoch - 1 + n / steps) / settings.epochs)
             optimizer.zero_grad(set_to_none=True)
-            loss = model.loss(batch.x, batch.y, batch.packing)  # type: ignore[operator]
+            loss = model.loss(batch.x, batch.y, batch.packing)
             value = float(loss.detach())
             if not math.isfinite(value):
                 raise TrainingError(
@@ -146,7 +135,7 @@ def train(
     return history
 
 
-def dev_error(model: nn.Module, dev: Dataset, *, batch: int = 64) -> tuple[float, float]:
+def dev_error(model: SequenceNetwork, dev: Dataset, *, batch: int = 64) -> tuple[float, float]:
     """(share of segments that are answered wrong, mean negative log posterior of the right label).
 
     The answer is what the model's `decoding` says: the label most probable by itself, or that of the most probable sequence.
@@ -156,47 +145,87 @@ def dev_error(model: nn.Module, dev: Dataset, *, batch: int = 64) -> tuple[float
     device = next(model.parameters()).device
     with torch.no_grad():
         for b in dev.batches(batch, device=device):
-            posterior = model.posteriors(b.x, b.packing)  # type: ignore[operator]
-            answer = posterior.argmax(1) if model.decoding == "posterior" else model.decode(b.x, b.packing)  # type: ignore[operator]
+            posterior = model.posteriors(b.x, b.packing)
+            answer = posterior.argmax(1) if model.decoding == "posterior" else model.decode(b.x, b.packing)
             wrong += int((answer != b.y).sum())
             nll -= float(posterior.gather(1, b.y[:, None]).clamp_min(1e-30).log().sum())
     return wrong / len(dev.y), nll / len(dev.y)
 
 
-def fit_temperature(model: nn.Module, dev: Dataset, *, batch: int = 64) -> float:
-    """The temperature at which the posteriors on `dev` are most honest: least negative log posterior, by golden section."""
+@dataclass(frozen=True)
+class Temperature:
+    """The temperature that a dev set asks for.
+
+    Attributes:
+        value: at which its posteriors have the least negative log-likelihood; 1 where there is no such temperature.
+        low, high: a 95 % interval (sequences are taken as independent); None where there is no such temperature.
+        notice: what to tell where the dev set cannot settle it, else "".
+    """
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+    notice: str = ""
+
+
+def fit_temperature(model: SequenceNetwork, dev: Dataset, *, batch: int = 64) -> Temperature:
+    """The temperature at which the posteriors on `dev` are most honest: Brent's method on its logarithm, without walls."""
     model.eval()
     device = next(model.parameters()).device
-    with torch.no_grad():
-        batches = list(dev.batches(batch, device=device))
+    batches = list(dev.batches(batch, device=device))
 
-        def nll(log_temperature: float) -> float:
-            total = 0.0
+    def surprise(log_temperature: float) -> NDArray[np.float64]:
+        """[S] negative log posterior of the labels of each sequence, longest first."""
+        if abs(log_temperature) > _FARTHEST:
+            return np.full(len(dev), np.inf)
+        sums = []
+        with torch.no_grad():
             for b in batches:
-                p = model.posteriors(b.x, b.packing, temperature=math.exp(log_temperature))  # type: ignore[operator]
-                total -= float(p.gather(1, b.y[:, None]).clamp_min(1e-30).log().sum())
-            return total
+                p = model.posteriors(b.x, b.packing, temperature=math.exp(log_temperature))
+                rows = -p.gather(1, b.y[:, None]).double().clamp_min(1e-30).log()[:, 0]
+                sums.append(rows.new_zeros(len(b.packing.lengths)).index_add(0, b.packing.sequence, rows))
+        return np.nan_to_num(torch.cat(sums).cpu().numpy(), nan=np.inf)
 
-        low, high, ratio = math.log(0.5), math.log(8.0), (math.sqrt(5) - 1) / 2
-        a, b_ = high - ratio * (high - low), low + ratio * (high - low)
-        at_a, at_b = nll(a), nll(b_)
-        while high - low > 0.01:
-            if at_a < at_b:
-                high, b_, at_b = b_, a, at_a
-                a = high - ratio * (high - low)
-                at_a = nll(a)
-            else:
-                low, a, at_a = a, b_, at_b
-                b_ = low + ratio * (high - low)
-                at_b = nll(b_)
-        return math.exp((low + high) / 2)
+    def total(log_temperature: float) -> float:
+        return float(surprise(log_temperature).sum())
+
+    try:
+        low, middle, high, *_ = optimize.bracket(total, 0.0, 0.5, grow_limit=2.0, maxiter=50)
+        found = optimize.minimize_scalar(total, (low, middle, high), method="brent", options={"xtol": 1e-3})
+        best = float(found.x)
+        before, at, after = (surprise(best + step) for step in (-_STEP, 0.0, _STEP))
+    except (RuntimeError, ValueError):  # nothing to bracket: the same at every temperature
+        return Temperature(1.0, notice=_unsettled(dev, "their posteriors are the same at every temperature"))
+    curvature = float((before - 2 * at + after).sum()) / _STEP**2
+    slopes = (after - before) / (2 * _STEP)
+    if not (abs(best) < _FARTHEST - 1 and 1e-6 < curvature < math.inf):
+        return Temperature(1.0, notice=_unsettled(dev, "the likelihood rises without end"))
+    # the spread of an M-estimate: each sequence's slope counts once, for the segments of one err together
+    spread = 1.96 * math.sqrt(float((slopes**2).sum())) / curvature
+    fit = Temperature(math.exp(best), math.exp(best - spread), math.exp(min(best + spread, _FARTHEST)))
+    if spread > math.log(_WIDE):
+        between = f"it lies between {fit.low:.2g} and {fit.high:.2g}"
+        return replace(fit, notice=_unsettled(dev, between))
+    return fit
 
 
-def _optimizer(model: nn.Module, settings: TrainingSettings) -> torch.optim.Optimizer:
+_FARTHEST, _STEP, _WIDE = 12.0, 0.05, 1.5
+"""Log temperature past which nothing is computed; step of its derivatives; widest interval, as a factor either way, that
+goes without a notice."""
+
+
+def _unsettled(dev: Dataset, why: str) -> str:
+    return (
+        f"The dev set ({len(dev.y)} segments in {len(dev)} sequences) is too small to fit the temperature: {why}. "
+        "Posteriors may be too high or too low."
+    )
+
+
+def _optimizer(model: SequenceNetwork, settings: TrainingSettings) -> torch.optim.Optimizer:
     groups = []
     for parameters, rate, decay in (
-        (model.factor_parameters(), settings.learning_rate, settings.l2),  # type: ignore[operator]
-        (model.ngram_parameters(), settings.learning_rate * settings.ngram_rate, settings.ngram_l2),  # type: ignore[operator]
+        (model.factor_parameters(), settings.learning_rate, settings.l2),
+        (model.ngram_parameters(), settings.learning_rate * settings.ngram_rate, settings.ngram_l2),
     ):
         if parameters:
             groups.append({"params": parameters, "lr": rate, "weight_decay": decay})

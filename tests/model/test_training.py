@@ -16,10 +16,13 @@ import pytest
 import torch
 
 from phonechain.features.errors import TrainingError
+from phonechain.model.chain import inference as chain
 from phonechain.model.learning import training
 from phonechain.model.learning.dataset import Dataset
 from phonechain.model.learning.training import CHECKPOINT, Progress, dev_error, fit_temperature, train
+from phonechain.model.networks.base import SequenceNetwork
 from phonechain.model.networks.build import build as build_network
+from phonechain.model.networks.crf import ConditionalRandomField
 from phonechain.model.settings import FactorSettings, ModelSettings, TrainingSettings
 
 LABELS = ["a", "b", "c", "d"]
@@ -38,9 +41,9 @@ def data(sequences: int, seed: int, *, noise: float = 1.0) -> Dataset:
     return Dataset(x, y, np.concatenate([[0], np.cumsum(lengths)]), np.arange(sequences))
 
 
-def network(model: ModelSettings = CRF, seed: int = 1) -> torch.nn.Module:
+def network(model: ModelSettings = CRF, seed: int = 1) -> SequenceNetwork:
     built = build_network(model, 6, LABELS, data(60, 1))
-    built.reset(torch.Generator().manual_seed(seed))  # type: ignore[operator]
+    built.reset(torch.Generator().manual_seed(seed))
     return built
 
 
@@ -248,21 +251,81 @@ def test_the_temperature_mends_overconfident_posteriors() -> None:
     with torch.no_grad():
         for parameter in built.parameters():
             parameter.mul_(3.0)
-    temperature = fit_temperature(built, dev)
+    temperature = fit_temperature(built, dev).value
     assert 1.5 < temperature < 8.0
 
     def nll(at: float) -> float:
         batch = dev.batch(np.arange(len(dev)))
-        p = built.posteriors(batch.x, batch.packing, temperature=at)  # type: ignore[operator]
+        p = built.posteriors(batch.x, batch.packing, temperature=at)
         return float(-p.gather(1, batch.y[:, None]).log().mean())
 
     assert nll(temperature) < nll(1.0)
     assert nll(temperature) <= min(nll(0.9 * temperature), nll(1.1 * temperature))
 
 
+def drawn(sequences: int, at: float, seed: int) -> tuple[SequenceNetwork, Dataset]:
+    """A network with drawn weights, and labels drawn from what it says at that temperature."""
+    built = network(ModelSettings(factors=(FactorSettings(kind="linear"),)), seed)
+    assert isinstance(built, ConditionalRandomField)
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in built.parameters():
+            parameter.copy_(at * torch.randn(parameter.shape, generator=generator))
+    dev = data(sequences, seed)
+    batch = dev.batch(np.arange(len(dev)))
+    labels = chain.sample(built.potentials(batch.x, batch.packing).scaled(1 / at), 1, generator)[0]
+    y = np.concatenate([part.numpy() for part in batch.packing.split(labels)])
+    starts = np.concatenate([[0], np.cumsum(batch.packing.lengths)])
+    x = np.concatenate([part.numpy() for part in batch.packing.split(batch.x)])
+    return built, Dataset(x, y, starts, np.arange(sequences))
+
+
+@pytest.mark.parametrize("at", [0.01, 0.1, 0.7, 12.0, 100.0])
+def test_the_temperature_search_has_no_walls(at: float) -> None:
+    """Labels drawn at that temperature; a search between 0.5 and 8 answers its wall for four of the five."""
+    fit = fit_temperature(*drawn(400, at, seed=3))
+    assert fit.low is not None
+    assert fit.high is not None
+    assert fit.low < at < fit.high
+    assert fit.high / fit.low < 1.6
+    assert not fit.notice
+
+
+def test_the_temperatures_interval_covers_as_often_as_it_says() -> None:
+    inside = 0
+    for seed in range(60):
+        fit = fit_temperature(*drawn(80, 2.0, seed))
+        assert fit.low is not None
+        assert fit.high is not None
+        inside += fit.low <= 2.0 <= fit.high
+    assert 52 <= inside <= 60
+
+
+def test_a_dev_set_that_cannot_settle_the_temperature_is_told() -> None:
+    built, dev = drawn(400, 1.0, 3)
+    batch = dev.batch(np.arange(len(dev)))
+    few = fit_temperature(*drawn(8, 1.0, 3))
+    assert few.low is not None
+    assert "too small to fit the temperature: it lies between" in few.notice
+    assert "in 8 sequences" in few.notice
+    best = built.decode(batch.x, batch.packing)
+    answers = np.concatenate([part.numpy() for part in batch.packing.split(best)])
+    x = np.concatenate([part.numpy() for part in batch.packing.split(batch.x)])
+    right = Dataset(x, answers, np.concatenate([[0], np.cumsum(batch.packing.lengths)]), dev.groups)
+    sure = fit_temperature(built, right)  # the colder, the nearer to these answers
+    assert (sure.value, sure.low) == (1.0, None)
+    assert "rises without end" in sure.notice
+    with torch.no_grad():
+        for parameter in built.parameters():
+            parameter.zero_()
+    level = fit_temperature(built, dev)
+    assert (level.value, level.low) == (1.0, None)
+    assert "the same at every temperature" in level.notice
+
+
 def test_the_memms_dev_error_is_that_of_its_search() -> None:
     built, dev = network(MEMM), data(40, 2)
     train(built, data(60, 1), dev, QUICK)
     batch = dev.batch(np.arange(len(dev)))
-    searched = built.decode(batch.x, batch.packing)  # type: ignore[operator]
+    searched = built.decode(batch.x, batch.packing)
     assert dev_error(built, dev)[0] == float((searched != batch.y).double().mean())
