@@ -7,6 +7,7 @@ seconds are cut from the sample utterance said over and over, as WAV, FLAC and O
 at, and what the exit code 1 means when it is missed:
 
 - from the start of the process to ready in less than 10 s; memory before the first request;
+- a client that keeps its connection waits no longer than one that opens a new one for each request;
 - under load nothing but 200; requests a second and percentiles of the latency; the service's memory grows by less than
   5 % after the first minute (after the first third of a shorter run);
 - with four times as many clients nothing but 200, and 503 with Retry-After;
@@ -42,6 +43,8 @@ from phonechain.app import samples  # noqa: E402
 from phonechain.features.annotation import choose_tier, read, tier_segments  # noqa: E402
 
 READY, GROWTH = 10.0, 5.0
+KEPT = 1.1
+"""Median latency on a kept connection over that on new ones: more than a tenth above 1 is a delay of the socket."""
 FORMATS = (("WAV", "PCM_16"), ("FLAC", "PCM_16"), ("OGG", "VORBIS"))
 
 
@@ -200,6 +203,10 @@ async def run(service: Service, asked: argparse.Namespace) -> bool:
         await clients.ask(lone)
     rows.append(("one client", f"p50 {lone.percentile(50):.0f} ms, p99 {lone.percentile(99):.0f} ms", not lone.wrong))
 
+    kept, fresh = await kept_and_fresh(clients, material[0])
+    rows.append(("kept connection", f"p50 {kept * 1e3:.1f} ms, on new ones {fresh * 1e3:.1f}: ratio {kept / fresh:.2f} "
+                 f"(at most {KEPT})", kept <= KEPT * fresh))  # fmt: skip
+
     seen, length = Seen(), 60 * asked.minutes
     mark = min(60.0, length / 3)
     noted: list[float] = []
@@ -255,6 +262,18 @@ async def run(service: Service, asked: argparse.Namespace) -> bool:
         for text, count in what.wrong.most_common(5):
             print(f"  {count} times {text}")
     return all(good is not False for _, _, good in rows)
+
+
+async def kept_and_fresh(clients: Clients, clip: Clip, rounds: int = 40) -> tuple[float, float]:
+    """(median seconds of one request on a kept connection, on a new one), asked by turns."""
+    kept, fresh = [], []
+    for _ in range(rounds):
+        for seconds, headers in ((kept, {}), (fresh, {"connection": "close"})):
+            begun = time.perf_counter()
+            answer = await clients.http.post("/classify", content=clip.content, headers={**clip.headers, **headers})
+            seconds.append(time.perf_counter() - begun)
+            answer.raise_for_status()
+    return float(np.median(kept[1:])), float(np.median(fresh[1:]))
 
 
 def _counts(seen: Seen) -> str:

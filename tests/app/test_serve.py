@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,6 +17,7 @@ import httpx
 import pytest
 
 from phonechain.app.cli import main
+from phonechain.app.cli.serve import _listen
 from tests.app.conftest import AUDIO, LAB, TEXTGRID
 
 ROOT = Path(__file__).parents[2]
@@ -66,6 +69,26 @@ def test_refusals_arrive_whole(service: tuple[subprocess.Popen[str], str]) -> No
             assert response.status_code == 413
             assert response.json()["type"] == "/problems/body-too-large"
         assert client.post("/classify", files={"audio": b"x", "segments": TEXTGRID}).status_code == 415
+
+
+def test_answers_are_not_held_back() -> None:
+    """Nagle's algorithm is off on the connections of the socket that the command makes."""
+
+    async def option() -> int:
+        seen: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+        async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            seen.set_result(writer.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+            writer.close()
+
+        listening = _listen("127.0.0.1", 0)
+        async with await asyncio.start_server(connected, sock=listening):
+            _, writer = await asyncio.open_connection(*listening.getsockname())
+            found = await asyncio.wait_for(seen, 10)
+            writer.close()
+            return found
+
+    assert asyncio.run(option()) == 1
 
 
 def test_a_taken_port_is_one_line(
