@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, SecretStr, ValidationError, field_validator
+from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
@@ -30,7 +30,7 @@ NOT_SETTINGS = frozenset(
 )
 """Variables with the prefix that others read: the tests, the client of the job API, tasks in workers."""
 
-IN_FILES = ("database", "admin_key", "webhook_secret")
+SECRETS = ("database", "admin_key", "webhook_secret")
 """Settings that may hold a password, and so may lie in a file."""
 
 _ADDRESS = re.compile(r"(tcp|tls|ws|wss|ucx)://[^/\s:]+:\d{1,5}|(tcp|tls|ws|wss)://\[[0-9a-fA-F:]+\]:\d{1,5}")
@@ -106,6 +106,11 @@ class Settings(BaseSettings):
     scheduler: str | None = _setting(
         None, "address", "Dask scheduler, `tcp://HOST:8786`; unset runs jobs in worker processes of the service itself."
     )
+    tls_ca: Path | None = _setting(
+        None, "path", "Certificate authority (PEM) of the Dask cluster; with it, everything in the cluster speaks TLS."
+    )
+    tls_cert: Path | None = _setting(None, "path", "This process's certificate (PEM), signed by that authority.")
+    tls_key: Path | None = _setting(None, "path", "The key (PEM) of that certificate.")
     workers: int = _setting(
         0, "processes", "Worker processes of the service itself; 0 takes the cores that it may use.", ge=0, le=1024
     )
@@ -224,6 +229,17 @@ class Settings(BaseSettings):
             raise PydanticCustomError("worker_memory", "expected auto, 0, or bytes such as 2GiB")
         return value
 
+    @model_validator(mode="after")
+    def _check_tls(self) -> Settings:
+        given = [value is not None for value in (self.tls_ca, self.tls_cert, self.tls_key)]
+        if any(given) and not all(given):
+            raise PydanticCustomError(
+                "tls", "PHONECHAIN_TLS_CA, PHONECHAIN_TLS_CERT, PHONECHAIN_TLS_KEY: expected all three"
+            )
+        if all(given) and self.scheduler is not None and not self.scheduler.startswith("tls://"):
+            raise PydanticCustomError("tls", "PHONECHAIN_SCHEDULER: expected tls://HOST:PORT beside PHONECHAIN_TLS_CA")
+        return self
+
     @property
     def folder(self) -> Path:
         """Where the service keeps everything."""
@@ -248,6 +264,11 @@ class Settings(BaseSettings):
 def _listed(value: str) -> list[str]:
     """What stands between the commas."""
     return [one.strip() for one in value.split(",") if one.strip()]
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def variable(field: str) -> str:
@@ -287,7 +308,9 @@ def load(environ: Mapping[str, str] | None = None, **overrides: Any) -> Settings
         return Settings(**given) if environ is None else _Given(**given)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        field = str(first["loc"][0]) if first["loc"] else ""
+        if not first["loc"]:  # several settings together
+            raise SettingsError(str(first["msg"])) from None
+        field = str(first["loc"][0])
         shown = {**first, "input": None} if _is_secret(field) else first
         raise SettingsError(
             f"{variable(field)}: {expected(shown)}", pointer=variable(field), value=short(shown["input"])
@@ -314,7 +337,7 @@ def check_places(known: Settings) -> None:
 def _from_files(environ: Mapping[str, str]) -> dict[str, str]:
     """The settings whose values lie in files, as orchestrators hand over secrets."""
     found = {}
-    for field in IN_FILES:
+    for field in SECRETS:
         name = f"{variable(field)}_FILE"
         path = environ.get(name)
         if not path:
@@ -339,7 +362,7 @@ def _is_secret(field: str) -> bool:
 
 def unknown_variables(environ: Mapping[str, str] | None = None) -> list[str]:
     """A line for each `PHONECHAIN_` variable that no setting reads, with the nearest name: most are typing slips."""
-    known = {variable(name) for name in Settings.model_fields} | {f"{variable(name)}_FILE" for name in IN_FILES}
+    known = {variable(name) for name in Settings.model_fields} | {f"{variable(name)}_FILE" for name in SECRETS}
     lines = []
     for name in sorted(os.environ if environ is None else environ):
         if name.upper().startswith(PREFIX) and name.upper() not in known | NOT_SETTINGS:

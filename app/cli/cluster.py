@@ -35,9 +35,7 @@ def worker(
     known = settings.load(scheduler=scheduler)
     if known.scheduler is None:
         raise SettingsError("expected the address of a scheduler, or PHONECHAIN_SCHEDULER, got none")
-    from phonechain.app.labelling.batcher import cores
-
-    asyncio.run(_serve(known, processes or cores(), gpus, memory, host))
+    asyncio.run(_serve(known, processes or settings.cores(), gpus, memory, host))
 
 
 async def _serve(known: Settings, processes: int, gpus: int, memory: str, host: str | None) -> None:
@@ -51,7 +49,7 @@ async def _serve(known: Settings, processes: int, gpus: int, memory: str, host: 
 
 
 async def _one(known: Settings, gpus: int, memory: str, host: str | None, stop: asyncio.Event) -> None:
-    from phonechain.app.jobs.engine import WARM, configure
+    from phonechain.app.jobs.dask_cluster import PRELOAD, cluster_security, configure, without_secrets
 
     configure()
     from distributed import Nanny
@@ -65,8 +63,9 @@ async def _one(known: Settings, gpus: int, memory: str, host: str | None, stop: 
                 memory_limit=memory if memory != "0" else 0,
                 resources={"GPU": gpus} if gpus else None,
                 local_directory=folder,
-                preload=[WARM],
-                env=_own_place(known),
+                preload=[PRELOAD],
+                env=without_secrets() | _own_place(known),
+                security=cluster_security(known),
                 death_timeout=30,
                 silence_logs=logging.ERROR,
                 **options,
@@ -113,12 +112,15 @@ def scheduler(
     host: Annotated[str, typer.Option(help="Interface to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.")] = 8786,
 ) -> None:
-    """Run the scheduler of a cluster. It runs what clients send: keep it on a network of its own."""
-    asyncio.run(_schedule(host, port))
+    """Run the scheduler of a cluster. It runs what clients send: set PHONECHAIN_TLS_CA, _CERT and _KEY, or keep it on
+    a network of its own."""
+    from phonechain.app import settings
+
+    asyncio.run(_schedule(settings.load(), host, port))
 
 
-async def _schedule(host: str, port: int) -> None:
-    from phonechain.app.jobs.engine import configure
+async def _schedule(known: Settings, host: str, port: int) -> None:
+    from phonechain.app.jobs.dask_cluster import cluster_security, configure
 
     configure()
     from distributed import Scheduler
@@ -126,6 +128,9 @@ async def _schedule(host: str, port: int) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    async with Scheduler(host=host, port=port, dashboard=False, dashboard_address="127.0.0.1:0") as running:
+    async with Scheduler(
+        host=host, port=port, dashboard=False, dashboard_address="127.0.0.1:0", security=cluster_security(known),
+        protocol="tls" if known.tls_ca is not None else None,
+    ) as running:  # fmt: skip
         print(f"scheduler at {running.address}", flush=True)
         await stop.wait()

@@ -19,11 +19,10 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import make_url
 
 from phonechain.app.jobs import cleanup as sweep
-from phonechain.app.jobs import label, webhooks
+from phonechain.app.jobs import dask_cluster, label, webhooks
 from phonechain.app.jobs import repository as table
 from phonechain.app.jobs import tasks as work
 from phonechain.app.jobs.documents import shown
-from phonechain.app.labelling.batcher import cores
 from phonechain.app.problems.errors import DatabaseAway, SchedulerAway
 from phonechain.app.settings import Settings
 from phonechain.app.storage.migrations import migrate
@@ -213,12 +212,16 @@ class Engine:
         if self._client is not None and self._client.status == "running":
             return self._client
         self._drop_client()
-        configure()
+        dask_cluster.configure()
         from distributed import Client
 
         try:
-            address = self.settings.scheduler or self._local()
-            self._client = Client(address, timeout=CONNECT, set_as_default=False, name="phonechain")
+            if self.settings.scheduler is not None:
+                address, security = self.settings.scheduler, dask_cluster.cluster_security(self.settings)
+            else:
+                cluster = self._local()
+                address, security = cluster.scheduler_address, cluster.security
+            self._client = Client(address, security=security, timeout=CONNECT, set_as_default=False, name="phonechain")
         except (OSError, TimeoutError, ValueError) as error:
             self.away = " ".join(str(error).split())[:200] or type(error).__name__
             log.warning("the scheduler does not answer: %s", self.away)
@@ -226,12 +229,12 @@ class Engine:
         self.away = None
         return self._client
 
-    def _local(self) -> Any:
-        """The scheduler of the cluster of local processes, started now if it is not there."""
+    def _local(self) -> LocalCluster:
+        """The cluster of local processes, started now if it is not there."""
         if self._cluster is None:
-            self._cluster = start_local(self.settings, self.place)
+            self._cluster = dask_cluster.start_local(self.settings, self.place.root / "workers")
             log.info("%d worker processes started", len(self._cluster.workers))
-        return self._cluster.scheduler_address
+        return self._cluster
 
     def _drop_client(self) -> None:
         client, self._client = self._client, None
@@ -257,53 +260,3 @@ class Engine:
 def key_of(id: str) -> str:
     """The key of a job's last task: its state stands for the whole job."""
     return f"job-{id}"
-
-
-def start_local(settings: Settings, place: Place) -> LocalCluster:
-    """Worker processes on this machine, one thread each. They end when this process does, however it does."""
-    configure()
-    from distributed import LocalCluster
-
-    scratch = place.root / "workers"
-    scratch.mkdir(parents=True, exist_ok=True)
-    return LocalCluster(
-        n_workers=settings.workers or cores(),
-        threads_per_worker=1,
-        processes=True,
-        host="127.0.0.1",
-        dashboard_address="127.0.0.1:0",
-        scheduler_kwargs={"dashboard": False},
-        memory_limit=settings.worker_memory if settings.worker_memory != "0" else 0,
-        local_directory=str(scratch),
-        silence_logs=logging.ERROR,
-        preload=[WARM],
-    )
-
-
-def configure() -> None:
-    """Tell Dask our settings; before `distributed` is imported, which reads those of its logs then."""
-    import dask
-
-    dask.config.set(SETTINGS)
-
-
-WARM = "phonechain.app.jobs.preload"
-"""What workers load when they start."""
-
-SETTINGS = {
-    "distributed.worker.multiprocessing-method": "spawn",  # a fork of a process with threads may hang
-    "distributed.scheduler.allowed-failures": 10,  # times that a task may lose its worker; job_stalls counts after that
-    "distributed.worker.daemon": True,
-    "logging": {"distributed": "error", "distributed.client": "critical"},
-    "distributed.admin.tick.limit": "30s",
-    # A worker keeps an hour of call stacks otherwise, one tree a second: 110 MiB in the 25 minutes of a long job.
-    "distributed.worker.profile.enabled": False,
-    "distributed.admin.system-monitor.log-length": 120,  # samples at half a second
-    "distributed.nanny.pre-spawn-environ": {
-        "OMP_NUM_THREADS": 1,
-        "MKL_NUM_THREADS": 1,
-        "OPENBLAS_NUM_THREADS": 1,
-        "MALLOC_TRIM_THRESHOLD_": 65536,
-    },
-}
-"""Of Dask, wherever this package starts a part of it."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -21,7 +20,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from phonechain.app.labelling.pipeline import label_sequences
 from phonechain.app.models.registry import Entry
 from phonechain.app.problems.errors import NotReady, Overloaded
-from phonechain.app.settings import Settings
+from phonechain.app.settings import Settings, cores
 from phonechain.features.segments import Segment
 
 if TYPE_CHECKING:
@@ -214,11 +213,6 @@ def _settle(answer: asyncio.Future[Scored], outcome: Scored | Exception) -> None
         answer.set_exception(outcome)
     else:
         answer.set_result(outcome)
-
-
-def cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def set_threads(threads: int) -> None:
