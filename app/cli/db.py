@@ -65,7 +65,8 @@ def add(
     name: Annotated[str, typer.Argument(help="Whom it is for.")],
     scope: Annotated[list[str] | None, typer.Option(help="read, label, train or admin; may be repeated.")] = None,
 ) -> None:
-    """Make a key and print it, this once. From the first key on, every request needs one."""
+    """Make a key and print it, this once. From the first key on, which needs the scope admin, every request needs one."""
+    from phonechain.app import settings
     from phonechain.app.http.middleware import keys as security
     from phonechain.app.storage.migrations import migrate
 
@@ -75,7 +76,7 @@ def add(
             raise SettingsError(f"--scope: expected one of {', '.join(security.SCOPES)}, got {given!r}", value=given)
     place = _place()
     migrate.upgrade(place.db)
-    row, key = security.make(place, name, scopes)
+    row, key = security.make(place, name, scopes, admin_key=settings.load().admin_key is not None)
     typer.echo(key)
     typer.echo(f"id {row.id}, scopes {', '.join(scopes)}", err=True)
 

@@ -25,7 +25,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from phonechain.app.jobs.engine import Engine
 from phonechain.app.problems import documents as problems
-from phonechain.app.problems.errors import KeyForbidden, KeyMissing, UnknownKey
+from phonechain.app.problems.errors import InvalidRequest, KeyForbidden, KeyMissing, UnknownKey
 from phonechain.app.settings import Settings
 from phonechain.app.storage.ids import new_id
 from phonechain.app.storage.tables import ApiKey
@@ -167,12 +167,21 @@ def digest_of(key: str) -> str:
     return hashlib.sha256(key.encode()).hexdigest()
 
 
-def make(place: Place, name: str, scopes: Sequence[str]) -> tuple[ApiKey, str]:
-    """(the row, the key): the key is told this once."""
+def make(place: Place, name: str, scopes: Sequence[str], *, admin_key: bool) -> tuple[ApiKey, str]:
+    """(the row, the key): the key is told this once. `admin_key` says whether PHONECHAIN_ADMIN_KEY is set.
+
+    Raises:
+        InvalidRequest: no key has the scope admin yet, and this one would not: it would lock everybody out of /keys.
+    """
     row = ApiKey(id=new_id(), name=name, scopes=list(scopes), created=time.time(), digest="", revoked=None)
     key = f"pc_{row.id}_{secrets.token_urlsafe(32)}"
     row.digest = digest_of(key)
     with place.db.write() as session:
+        if not admin_key and "admin" not in scopes:
+            in_use = session.scalars(select(ApiKey.scopes).where(ApiKey.revoked.is_(None)))
+            if not any("admin" in given for given in in_use):
+                detail = "the first key needs the scope admin: with another one, nobody could make or revoke keys"
+                raise InvalidRequest(detail, pointer="scopes")
         session.add(row)
     return row, key
 

@@ -9,7 +9,7 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from phonechain.app.http import pagination as paging
-from phonechain.app.http.dependencies import EngineDep, KeysDep, PlaceDep
+from phonechain.app.http.dependencies import EngineDep, KeysDep, PlaceDep, SettingsDep
 from phonechain.app.http.middleware import keys as security
 from phonechain.app.schemas.keys import KeyList, KeyMade, NewKey
 from phonechain.app.schemas.problems import refusals
@@ -28,12 +28,14 @@ def shown(key: ApiKey) -> dict[str, Any]:
 
 
 @router.post("", summary="Make a key", status_code=201, response_model=KeyMade, responses=refusals(400, 422, 503))
-async def create(asked: NewKey, place: PlaceDep, engine: EngineDep, keys: KeysDep) -> dict[str, Any]:
-    """From the first key on, every request needs one: make one with the scope `admin` first."""
+async def create(
+    asked: NewKey, settings: SettingsDep, place: PlaceDep, engine: EngineDep, keys: KeysDep
+) -> dict[str, Any]:
+    """From the first key on, every request needs one; the first has to have the scope `admin`."""
 
     def made() -> tuple[ApiKey, str]:
         engine.ready_database()
-        return security.make(place, asked.name, asked.scopes)
+        return security.make(place, asked.name, asked.scopes, admin_key=settings.admin_key is not None)
 
     row, key = await asyncio.to_thread(made)
     keys.forget()

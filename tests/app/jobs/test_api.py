@@ -430,6 +430,19 @@ def test_keys_and_scopes(own_service: Callable[..., Any]) -> None:
         assert all(secret.encode() not in p.read_bytes() for p in folder.glob("phonechain.db*"))
 
 
+def test_the_first_key_is_an_admins(own_service: Callable[..., Any]) -> None:
+    with own_service() as client:
+        refused(client.post("/keys", json={"name": "a", "scopes": ["train"]}), 422, "request-invalid")
+        assert client.get("/jobs").status_code == 200, "nobody is locked out"
+        made = client.post("/keys", json={"name": "boss", "scopes": ["admin"]})
+        assert made.status_code == 201, made.text
+        boss = {"Authorization": f"Bearer {made.json()['key']}"}
+        refused(client.get("/jobs"), 401, "key-missing")
+        other = client.post("/keys", json={"name": "a", "scopes": ["read"]}, headers=boss)
+        assert other.status_code == 201, other.text
+        assert client.request("DELETE", f"/keys/{made.json()['id']}", headers=boss).status_code == 204
+
+
 def test_a_service_that_nobody_uses_for_jobs_makes_nothing(own_service: Callable[..., Any], tmp_path: Path) -> None:
     with own_service(data=tmp_path / "data") as client:
         assert client.get("/models").status_code == 200

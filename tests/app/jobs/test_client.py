@@ -79,6 +79,10 @@ def test_the_database_from_the_command_line(
     assert main(["db", "current"]) == 1
     assert main(["db", "upgrade"]) == 0
     assert main(["db", "current"]) == 0
+    assert main(["keys", "add", "me", "--scope", "read"]) == 2, "the first key has to be an admin's"
+    assert "the first key needs the scope admin" in capfd.readouterr().err
+    assert main(["keys", "add", "boss", "--scope", "admin"]) == 0
+    capfd.readouterr()
     assert main(["keys", "add", "me", "--scope", "read"]) == 0
     out = capfd.readouterr().out.splitlines()
     assert out[-1].startswith("pc_")
