@@ -18,6 +18,7 @@ from fastapi.responses import FileResponse, HTMLResponse
 from pydantic.json_schema import models_json_schema
 
 from phonechain.app.http.middleware import keys as security
+from phonechain.app.http.uploads import BINARY
 from phonechain.app.problems.documents import MEDIA_TYPE, TYPES
 from phonechain.app.samples import EXAMPLES
 from phonechain.app.schemas.classify import ClassifyAnswer, ClassifyBody, ClassifyOptions
@@ -191,10 +192,9 @@ def _describe_classify(operation: dict[str, Any]) -> None:
         "type": "object",
         "required": ["audio", "segments"],
         "properties": {
-            "audio": {"type": "string", "contentMediaType": "application/octet-stream", "description": "A sound file."},
+            "audio": {**BINARY, "description": "A sound file."},
             "segments": {
-                "type": "string",
-                "contentMediaType": "application/octet-stream",
+                **BINARY,
                 "description": "An annotation file, or a JSON list of segments as a file or as a text field.",
             },
         },

@@ -13,6 +13,9 @@ from phonechain.app.problems.errors import BodyTooLarge
 from phonechain.app.storage.blobs import CHUNK, Writing
 from phonechain.app.storage.workspace import Place
 
+BINARY = {"type": "string", "format": "binary", "contentMediaType": "application/octet-stream"}
+"""The schema of a file. `contentMediaType` is OpenAPI 3.1's word for it; generators of clients look for `format`."""
+
 UPLOADS = re.compile(r"/(corpora|models|jobs)/?\Z")
 """Addresses whose bodies may be as large as an upload."""
 

@@ -116,3 +116,16 @@ def test_json_and_query_have_the_same_options(schema: dict[str, Any]) -> None:
         *("model", "tier", "channel", "n_best", "decode", "fix", "format"),
         *("on_bad_segment", "gaps", "max_gap"),
     }
+
+
+def test_files_are_binary(schema: dict[str, Any]) -> None:
+    """Generators of clients take a string for text unless its format says otherwise."""
+    found = []
+    for operations in schema["paths"].values():
+        for operation in operations.values():
+            for content in operation.get("requestBody", {}).get("content", {}).values():
+                parts = [content["schema"], *content["schema"].get("properties", {}).values()]
+                parts += [part["items"] for part in parts if part.get("type") == "array"]
+                found += [part["format"] for part in parts if "contentMediaType" in part]
+    assert len(found) >= 8
+    assert set(found) == {"binary"}

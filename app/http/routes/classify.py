@@ -184,11 +184,24 @@ def _json(document: bytes) -> Any:
 
 
 def _merged(body: Mapping[str, Any], query: Mapping[str, str]) -> dict[str, Any]:
-    """Raises InvalidRequest for an option in both: which of the two was meant is not for us to say."""
-    clash = sorted(set(body) & set(query))
-    if clash:
-        raise InvalidRequest(f"expected {clash[0]} in the body or in the query, got it in both", pointer=clash[0])
+    """Raises InvalidRequest for an option with one value in the query and another in the body."""
+    for name in sorted(set(body) & set(query)):
+        if not _equal(name, body[name], query[name]):
+            raise InvalidRequest(
+                f"expected one value of {name}, got another in the query than in the body", pointer=name
+            )
     return {**query, **body}
+
+
+def _equal(name: str, one: Any, other: Any) -> bool:
+    """Whether two spellings of an option mean the same, such as 3 and "3"."""
+    try:
+        return bool(
+            getattr(_OPTIONS.validate_python({name: one}), name)
+            == getattr(_OPTIONS.validate_python({name: other}), name)
+        )
+    except ValidationError:
+        return False
 
 
 def _checked(adapter: TypeAdapter[T], value: dict[str, Any], settings: Settings, *, query: Container[str] = ()) -> T:

@@ -36,7 +36,7 @@ ARCHIVES = (
 )  # fmt: skip
 LISTS = ("application/jsonl", "application/x-ndjson")
 M = TypeVar("M", bound=BaseModel)
-_BINARY = {"schema": {"type": "string", "contentMediaType": "application/octet-stream"}}
+_BINARY = {"schema": uploads.BINARY}
 _UNKNOWN = refusals(404, 422, 503)
 
 
@@ -81,7 +81,7 @@ def shown(corpus: Corpus) -> dict[str, Any]:
                         "type": "object",
                         "required": ["archive"],
                         "properties": {
-                            "archive": {"type": "string", "contentMediaType": "application/octet-stream"},
+                            "archive": uploads.BINARY,
                             "name": {"type": "string"},
                             "tier": {"type": "string"},
                         },

@@ -57,7 +57,7 @@ Cursor = Annotated[str | None, Query(description="`next` of the page before.", m
                             "job": {"type": "string", "description": "The JSON of the request, without `corpus`."},
                             "files": {
                                 "type": "array",
-                                "items": {"type": "string", "contentMediaType": "application/octet-stream"},
+                                "items": uploads.BINARY,
                                 "description": "Recordings and annotations, or one archive of them.",
                             },
                         },

@@ -25,7 +25,7 @@ router = APIRouter(prefix="/models", tags=["models"])
 aliases = APIRouter(prefix="/aliases", tags=["models"])
 
 _UNKNOWN = refusals(404, 422, 503)
-_BINARY = {"schema": {"type": "string", "contentMediaType": "application/octet-stream"}}
+_BINARY = {"schema": uploads.BINARY}
 
 
 def _summary(row: ModelVersion) -> dict[str, Any]:
@@ -92,7 +92,7 @@ async def download(name: str, models: ModelsDep, settings: SettingsDep, place: P
                     "schema": {
                         "type": "object",
                         "required": ["model"],
-                        "properties": {"model": {"type": "string", "contentMediaType": "application/octet-stream"}},
+                        "properties": {"model": uploads.BINARY},
                     }
                 },
             },
