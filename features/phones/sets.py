@@ -5,7 +5,8 @@ labels are the same sound, seen more or less finely; `-` says that a set leaves 
 where each of its labels stands beside one label only, in one table or through several: TIMIT's 61 labels fold to 39 by
 rows 61 -> 39, and nothing folds 39 to 61.
 
-    timit61, timit48, timit39    the folding of Lee and Hon (1989); 61 has the glottal stop `q`, the others drop it
+    timit61, timit48, timit39    the folding of Lee and Hon (1989); 61 has the glottal stop `q`, the others drop it. In
+                                 ARPAbet a flap and the closure of a stop have no label of their own
     arpabet-stress               CMUdict's symbols, a vowel with its stress digit or without, and what aligners add: SIL
                                  and SP for silence; SPN, NSN, +SPN+, +NSN+ for noise, which the other sets drop
     arpabet                      the 39 phones without stress, and SIL
@@ -31,6 +32,16 @@ DROPPED = "-"
 """How a table writes that a set leaves a sound out."""
 
 _TABLES = ("timit", "arpabet", "arpabet-stress")
+
+ABOUT = {
+    "timit61": "TIMIT's labels, with closures apart from releases (Garofolo et al. 1993)",
+    "timit48": "TIMIT's 61 folded for training (Lee and Hon 1989)",
+    "timit39": "TIMIT's 61 folded for scoring (Lee and Hon 1989)",
+    "arpabet": "CMUdict's 39 phones without stress, and SIL",
+    "arpabet-stress": "CMUdict's phones with stress digits, and what aligners add",
+    "ipa": "General American in the International Phonetic Alphabet",
+}
+"""What each set is, in a line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +91,8 @@ def load(name: str) -> PhoneSet:
             f"expected a phone set among {', '.join(names())}, got {name!r}", pointer="phone_set", value=name
         )
     tables = [_table(table) for table in _TABLES]
-    labels = (row[columns.index(name)] for columns, rows in tables if name in columns for row in rows)
+    named = sorted((t for t in tables if name in t[0]), key=lambda t: t[0].index(name))  # its own table first
+    labels = (row[columns.index(name)] for columns, rows in named for row in rows)
     return PhoneSet(name, tuple(dict.fromkeys(label for label in labels if label != DROPPED)))
 
 
@@ -119,7 +131,12 @@ def fold(label: str, frm: str, to: str) -> str | None:
     return folding(frm, to)[load(frm).spell(label)]
 
 
-@lru_cache(maxsize=8)
+def rows_of(name: str) -> tuple[tuple[str, ...], ...]:
+    """The rows of a table of `phones/`, below its heading."""
+    return _table(name)[1]
+
+
+@lru_cache(maxsize=16)
 def _table(name: str) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
     """Columns and rows of a table."""
     text = resources.files("phonechain.features").joinpath("phones", f"{name}.tsv").read_text("utf-8")

@@ -1,0 +1,335 @@
+"""Given labels held against those of a model: which label of the model each stands for, chosen for a whole file.
+
+A folding is a chain of named steps, each of which lets some difference of spelling go. The chain is applied to the
+given labels and to the model's; two labels are the same where they fold to the same text. So a model of finer labels
+than those given can be asked too: its labels that fold together form a class, whose posterior is their sum.
+
+One chain serves all labels of a file: the one by which most segments get a label of the model. Segments whose labels
+the model tells apart as they stand, and the chain no longer, count against it. Among equals the chain that merges
+fewest of the model's labels wins, then the cheapest: labels that are known as they stand are compared as they stand.
+What the chain does not reach stays unknown: it is counted, and no error of anybody's.
+
+    LabelSet     what a model knows: its labels, the name of its phone set, what the user maps by hand
+    Comparison   the outcome for one file or corpus
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import combinations
+
+from phonechain.features.errors import Notice, PhoneSetError
+from phonechain.features.phones import notation, readings
+from phonechain.features.phones.sets import DROPPED
+
+MOST_TYPES = 1000
+"""Different labels of a file by which a folding is chosen, the most frequent ones."""
+SHOWN = 5
+"""Labels named in a notice."""
+
+Fold = Callable[[str], str]
+
+STEPS: dict[str, tuple[Fold, str]] = {
+    "unicode": (notation.plain, "characters that look alike taken as one"),
+    "position": (notation.without_position, "without marks of the place in the word"),
+    "stress": (notation.without_stress, "without stress"),
+    "length": (notation.without_length, "without length"),
+    "diacritics": (notation.without_diacritics, "without diacritics"),
+    "case": (str.casefold, "in upper or lower case"),
+}
+"""What each step does, in the order in which steps are applied."""
+
+COSTS = {"unicode": 2, "position": 2, "stress": 2, "length": 3, "diacritics": 4, "case": 3, "silence": 2}
+"""What a step counts for where foldings fit equally well: what tells fewer sounds apart is cheaper."""
+READING = 5
+"""The same for a reading from one phone set to another."""
+
+SILENCE = "silence"
+_SILENT = "\0silence"
+_DROPPED = "\0dropped"
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What each given label is compared with.
+
+    Attributes:
+        labels: [Y] of the model.
+        steps: names of the folding's steps, in order; empty where labels are compared as they stand.
+        classes: [C] the model's labels by class, indices; singletons unless the folding merges some.
+        targets: given label -> its class; labels that are not compared are missing.
+        known, unknown, unscored: given labels with how often they occur: compared; such that the model has no label
+            for; and noise, or labels that the user or the folding leaves out.
+    """
+
+    labels: tuple[str, ...]
+    steps: tuple[str, ...]
+    classes: tuple[tuple[int, ...], ...]
+    targets: Mapping[str, int]
+    known: Mapping[str, int]
+    unknown: Mapping[str, int]
+    unscored: Mapping[str, int]
+
+    @property
+    def merges(self) -> bool:
+        """Whether some class has several labels of the model."""
+        return len(self.classes) < len(self.labels)
+
+    def name(self, index: int) -> str:
+        """What a class is called: its labels, with strokes between."""
+        return "/".join(self.labels[n] for n in self.classes[index])
+
+    def names(self) -> list[str]:
+        """[C] the names of all classes."""
+        return [self.name(n) for n in range(len(self.classes))]
+
+    def compared_as(self, given: str | None) -> str | None:
+        """The name of a given label's class; None where it has none."""
+        target = None if given is None else self.targets.get(given)
+        return None if target is None else self.name(target)
+
+    def respelled(self) -> dict[str, str]:
+        """The given labels that are compared under another name, with that name."""
+        return {given: name for given in self.known if (name := self.name(self.targets[given])) != given}
+
+    def as_dict(self) -> dict[str, object]:
+        """JSON-serialisable: the steps, how many segments are known, and what is not compared."""
+        return {
+            "steps": list(self.steps),
+            "known": sum(self.known.values()),
+            "unknown": dict(self.unknown),
+            "unscored": dict(self.unscored),
+        }
+
+    def notices(self) -> tuple[Notice, ...]:
+        """What a person should know: which folding was used, and what stays unknown."""
+        out = []
+        if self.steps:
+            example = [f"{given} as {name}" for given, name in self.respelled().items()]
+            message = f"given labels are compared with the model's after a folding: {described(self.steps)}"
+            if example:
+                message += f" ({_listing(example)})"
+            out.append(Notice("labels-folded", message, "segments", ", ".join(self.steps)))
+        if self.unknown:
+            count = sum(self.unknown.values())
+            total = count + sum(self.known.values()) + sum(self.unscored.values())
+            verb = "is" if count == 1 else "are"
+            message = f"{count} of {total} given labels {verb} unknown to the model: {_listing(list(self.unknown))}"
+            out.append(Notice("labels-unknown", message, "segments", float(count), float(total)))
+        return tuple(out)
+
+
+@dataclass(frozen=True, slots=True)
+class LabelSet:
+    """What a model knows of labels.
+
+    Attributes:
+        labels: of the model, in order.
+        phone_set: name of the set they belong to, as the model file says it; "" infers it.
+        mapping: given label -> label of the model, or None for "not scored": what the user says by hand.
+        steps: the folding; None chooses one for each file.
+    """
+
+    labels: tuple[str, ...]
+    phone_set: str = ""
+    mapping: tuple[tuple[str, str | None], ...] = ()
+    steps: tuple[str, ...] | None = None
+
+    def mapped(self, mapping: Mapping[str, str | None] | None) -> LabelSet:
+        """The same with a map by hand.
+
+        Raises:
+            PhoneSetError: it maps to a label that the model does not have.
+        """
+        if not mapping:
+            return self
+        known = set(self.labels)
+        for given, target in mapping.items():
+            if target is not None and target not in known:
+                raise PhoneSetError(
+                    f"map: expected a label of the model for {given!r}, or - for none, got {target!r}; the model has "
+                    f"{', '.join(self.labels[:60])}",
+                    pointer="map",
+                    value=target[:80],
+                    details={"labels": list(self.labels)},
+                )
+        return replace(self, mapping=tuple(sorted(mapping.items())))
+
+    def compare(self, given: Mapping[str, int] | Iterable[str | None]) -> Comparison:
+        """The comparison for the labels of a file or corpus, or for how often each occurs."""
+        counts = given if isinstance(given, Mapping) else Counter(label for label in given if label is not None)
+        return _compare(self, tuple(counts.items()))
+
+
+def described(steps: Sequence[str]) -> str:
+    """A folding in words."""
+    return ", ".join(map(_description, steps)) or "as they stand"
+
+
+def _description(step: str) -> str:
+    if step in STEPS:
+        return STEPS[step][1]
+    if step == SILENCE:
+        return "silence under any of its names"
+    source, _, hub = step.split()
+    return f"read from {source} to {hub}" if source != hub else f"as {hub}"
+
+
+def _listing(words: Sequence[str]) -> str:
+    """The first few, and how many more."""
+    more = f" and {len(words) - SHOWN} more" if len(words) > SHOWN else ""
+    return ", ".join(word[:40] for word in words[:SHOWN]) + more
+
+
+def identity(labels: Sequence[str]) -> Comparison:
+    """Labels compared as they stand, before any is seen."""
+    return _compare(LabelSet(tuple(labels), steps=()), ())
+
+
+# ------------------------------------------------------------------------------------------------------------ choosing
+
+
+@lru_cache(maxsize=256)
+def _compare(known: LabelSet, counted: tuple[tuple[str, int], ...]) -> Comparison:
+    counts = dict(sorted(counted, key=lambda item: (-item[1], item[0])))
+    by_hand = dict(known.mapping)
+    own = set(known.labels)
+    free = {
+        label: count
+        for label, count in counts.items()
+        if label not in by_hand and (label in own or not _is_nonspeech(label, "noise"))
+    }
+    if known.steps is not None:
+        return _outcome(known, known.steps, counts)
+    if free.keys() <= own:
+        return _outcome(known, (), counts)
+    seen = dict(list(free.items())[:MOST_TYPES])
+    cases = Counter(map(str.casefold, seen))
+    # where a file has `s` and `S`, case tells sounds apart
+    twins = sum(count for label, count in seen.items() if cases[label.casefold()] > 1 and label not in own)
+    best: tuple[tuple[int, int, int], tuple[str, ...]] | None = None
+    for steps in _chains(list(seen), known):
+        classes = _classes(known, steps)
+        found = sum(count for label, count in seen.items() if _key(label, steps) in classes)
+        found -= _blurred(known, classes, seen) + (twins if "case" in steps else 0)
+        rank = (-found, len(known.labels) - len(classes), _cost(steps))
+        if best is None or rank < best[0]:
+            best = rank, steps
+    assert best is not None  # the chain without steps is always tried
+    return _outcome(known, best[1], counts)
+
+
+def _blurred(known: LabelSet, classes: Mapping[str, tuple[int, ...]], seen: Mapping[str, int]) -> int:
+    """Segments whose labels, known as they stand, share a class with another such label."""
+    lost = 0
+    for members in classes.values():
+        present = [seen[label] for i in members if (label := known.labels[i]) in seen]
+        lost += sum(present) if len(present) > 1 else 0
+    return lost
+
+
+def _chains(given: Sequence[str], known: LabelSet) -> Iterator[tuple[str, ...]]:
+    """Foldings worth trying; steps that change no label are left out."""
+    texts = folded = [*given, *known.labels]
+    useful = []
+    for name, (fold, _) in STEPS.items():  # some labels show a step's mark when the steps before have been applied
+        if any(fold(text) != text for text in (*texts, *folded)):
+            useful.append(name)
+            folded = list(map(fold, folded))
+    chains = [chain for n in range(len(useful) + 1) for chain in combinations(useful, n)]
+    phone_set = known.phone_set or readings.recognise(known.labels)
+    own = readings.family(phone_set)
+    for hub, readers in readings.HUBS.items():
+        if own not in readers or (hub == "timit39" and phone_set != "timit39"):
+            continue
+        for source, read in readers.items():
+            # after stress and position only: a reader sees to the rest itself
+            before = [chain for chain in chains if set(chain) <= {"position", "stress"}]
+            if (source, hub) != (own, own) and any(read(_key(label, before[-1])) is not None for label in given):
+                chains += [(*chain, f"{source} to {hub}") for chain in before]
+    if any(map(_is_silence, given)) and any(map(_is_silence, known.labels)):
+        chains += [(*chain, SILENCE) for chain in chains]
+    yield from sorted(chains, key=_cost)
+
+
+def _cost(steps: Sequence[str]) -> int:
+    return sum(COSTS.get(step, READING) for step in steps)
+
+
+def _outcome(known: LabelSet, steps: tuple[str, ...], counts: Mapping[str, int]) -> Comparison:
+    classes = _classes(known, steps)
+    order = {key: n for n, key in enumerate(classes)}
+    of_label = {known.labels[i]: n for n, members in enumerate(classes.values()) for i in members}
+    by_hand = dict(known.mapping)
+    own = set(known.labels)
+    targets: dict[str, int] = {}
+    unknown: dict[str, int] = {}
+    unscored: dict[str, int] = {}
+    for label, count in counts.items():
+        if label in by_hand:
+            mapped = by_hand[label]
+            if mapped is None:
+                unscored[label] = count
+            else:
+                targets[label] = of_label[mapped]
+            continue
+        key = _key(label, steps)
+        if key in order:
+            targets[label] = order[key]
+        elif key == _DROPPED and label in own:
+            targets[label] = of_label[label]
+        elif key == _DROPPED or _is_nonspeech(label):
+            unscored[label] = count
+        else:
+            unknown[label] = count
+    return Comparison(
+        known.labels,
+        steps,
+        tuple(classes.values()),
+        targets,
+        {label: count for label, count in counts.items() if label in targets},
+        unknown,
+        unscored,
+    )
+
+
+@lru_cache(maxsize=4096)
+def _classes(known: LabelSet, steps: tuple[str, ...]) -> Mapping[str, tuple[int, ...]]:
+    """Folded text -> the model's labels that fold to it; one that the folding drops is a class of its own."""
+    classes: dict[str, list[int]] = {}
+    own = _family(known)
+    for n, label in enumerate(known.labels):
+        key = _key(label, steps, own)
+        classes.setdefault(f"{_DROPPED} {label}" if key == _DROPPED else key, []).append(n)
+    return {key: tuple(members) for key, members in classes.items()}
+
+
+def _key(label: str, steps: Sequence[str], own: str | None = None) -> str:
+    """A label after the steps. `own`: the family of a model's label, by which it is read where given ones are by theirs."""
+    if SILENCE in steps and _is_silence(label):
+        return _SILENT
+    for step in steps:
+        if step in STEPS:
+            label = STEPS[step][0](label)
+        elif step != SILENCE:
+            source, _, hub = step.split()
+            read = readings.HUBS[hub][own or source](label)
+            # what the hub says is no spelling: an S that no reader knows is not the hub's S
+            label = notation.plain(label) if read is None else _DROPPED if read == DROPPED else f"{hub} {read}"
+    return label
+
+
+def _family(known: LabelSet) -> str | None:
+    return readings.family(known.phone_set or readings.recognise(known.labels))
+
+
+def _is_silence(label: str) -> bool:
+    return _is_nonspeech(label, "silence")
+
+
+def _is_nonspeech(label: str, *kinds: str) -> bool:
+    found = notation.nonspeech(label) or notation.nonspeech(notation.without_position(label))
+    return found is not None and (not kinds or found in kinds)
