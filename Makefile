@@ -71,6 +71,7 @@ bench: $(STAMP)  ## the benchmarks, each side by side with its peers
 	@$(PIP) -e '.[bench]'
 	@$(BIN)/python benchmarks/chain.py
 	@$(BIN)/python benchmarks/features.py
+	@$(BIN)/python benchmarks/annotation.py
 
 load: $(STAMP)  ## 64 clients for MINUTES (5) minutes, overload, an end in the middle; memory and latency
 	@$(BIN)/python benchmarks/load.py --minutes $(MINUTES)

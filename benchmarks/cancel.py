@@ -79,7 +79,7 @@ def main() -> int:
         with Stage(place, model, clustered=False, workers=asked.workers, corpus_roots=root, shard_files=64) as stage:
             client = Patient(stage, 600)
             ids = corpora(client, root, asked.utterances)
-            bodies = {
+            bodies: dict[str, dict[str, Any]] = {
                 "train": {
                     "kind": "train", "corpus": ids["train"], "name": "endless",
                     "training": {"epochs": 100_000, "patience": 0},

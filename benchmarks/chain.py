@@ -119,6 +119,7 @@ def pytorch_crf(problem: Problem) -> System:
         crf.zero_grad(set_to_none=True)
         loss = -crf(emissions, problem.labels, mask=mask, reduction="sum")
         loss.backward()
+        assert emissions.grad is not None
         return loss.detach(), emissions.grad, crf.transitions.grad
 
     return run

@@ -17,6 +17,7 @@ import platform
 import sys
 import time
 from collections.abc import Callable
+from importlib import metadata
 from itertools import pairwise
 from pathlib import Path
 
@@ -106,7 +107,7 @@ def main() -> int:
     print(
         f"{given.seconds:g} s of sound, {len(segments)} segments; medians of {given.repeats}, one thread; "
         f"Python {platform.python_version()}, numpy {np.__version__}, scipy {scipy.__version__}, "
-        f"librosa {librosa.__version__}, soundfile {soundfile.__version__} ({soundfile.__libsndfile_version__})"
+        f"librosa {metadata.version('librosa')}, soundfile {soundfile.__version__} ({soundfile.__libsndfile_version__})"
     )
     theirs, *_ = (float(np.median(values)) for values in took.values())
     ratios = []

@@ -31,6 +31,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import httpx
 import numpy as np
@@ -90,7 +91,7 @@ def clips(count: int, seed: int) -> list[Clip]:
         out = io.BytesIO()
         soundfile.write(out, data, rate, format=kind, subtype=subtype)
         lab = "".join(f"{round(a * 1e7)} {round(b * 1e7)} {label or 'sil'}\n" for a, b, label in segments)
-        files = {"audio": out.getvalue(), "segments": ("a.lab", lab.encode())}
+        files: dict[str, Any] = {"audio": out.getvalue(), "segments": ("a.lab", lab.encode())}
         request = httpx.Request("POST", "http://clip/classify", files=files)
         headers = {"content-type": request.headers["content-type"]}
         made.append(Clip(request.read(), headers, len(segments), seconds))

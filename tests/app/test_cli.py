@@ -25,7 +25,7 @@ def run(*arguments: str, **more: object) -> subprocess.CompletedProcess[str]:
     """The command line in a process of its own."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "phonechain.app.cli", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment, **more)  # type: ignore[call-overload, no-any-return]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment, **more)  # type: ignore[call-overload]
 
 
 # ---------------------------------------------------------------------------------------------------- as a process

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, MutableMapping
 from typing import Any
 
 import numpy as np
@@ -27,9 +27,9 @@ def test_a_body_announced_too_long_is_not_read() -> None:
         read.append("read")
         return {"type": "http.request", "body": b"", "more_body": False}
 
-    sent: list[dict[str, Any]] = []
+    sent: list[MutableMapping[str, Any]] = []
 
-    async def send(message: dict[str, Any]) -> None:
+    async def send(message: MutableMapping[str, Any]) -> None:
         sent.append(message)
 
     scope = {"type": "http", "method": "POST", "path": "/classify", "headers": [(b"content-length", b"101")]}
@@ -52,7 +52,7 @@ def test_a_body_is_counted_while_it_comes(sizes: list[int], passes: bool) -> Non
     async def receive() -> dict[str, Any]:
         return next(queue)
 
-    async def send(message: dict[str, Any]) -> None: ...
+    async def send(message: MutableMapping[str, Any]) -> None: ...
 
     run = BodyLimit(app, 100)({"type": "http", "method": "POST", "path": "/classify", "headers": []}, receive, send)
     if passes:

@@ -119,7 +119,7 @@ def test_a_chain_that_breaks_is_two_chains(client: Client, registry: Registry) -
 
 
 def test_where_it_breaks(client: Client) -> None:
-    def breaks(**options: str) -> int:
+    def breaks(**options: Any) -> int:
         return int(client.classify(segments=lab(*HOLE), **options).json()["gaps"]["sequences"])
 
     hole = HOLE[8][0] - HOLE[7][1]

@@ -146,7 +146,7 @@ def test_a_wrong_value_is_one_line(
 def test_what_was_taken_is_answered(tmp_path: Path) -> None:
     """Twenty requests in every state: being sent, waiting, in the model. Each of them gets its whole answer."""
     with running(tmp_path) as service, httpx.Client(base_url=service.address, timeout=60) as warm:
-        files = {"audio": AUDIO, "segments": ("a.lab", LAB)}
+        files: dict[str, Any] = {"audio": AUDIO, "segments": ("a.lab", LAB)}
         whole = warm.post("/classify", files=files).json()["segments"]
         body = httpx.Request("POST", "http://x/classify", files=files)
         head = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import struct
 from fractions import Fraction
+from typing import Any
 
 import av
 import numpy as np
@@ -56,7 +57,8 @@ def encoded(
     """Through FFmpeg, mono, at `bits` a second; packets whose number is in `drop` are lost on the way."""
     file = io.BytesIO()
     with av.open(file, "w", format=container, options=options or {}) as out:
-        stream = out.add_stream(codec, rate=rate, layout="mono", **({} if bits is None else {"bit_rate": bits}))
+        more: Any = {} if bits is None else {"bit_rate": bits}
+        stream: Any = out.add_stream(codec, rate=rate, layout="mono", **more)
         size = stream.codec_context.frame_size or 1024
         fifo = av.AudioFifo()
         kind = stream.codec_context.format.name
@@ -65,7 +67,7 @@ def encoded(
         frame = av.AudioFrame.from_ndarray(values[None], format=kind, layout="mono")
         frame.rate, frame.pts, frame.time_base = rate, 0, Fraction(1, rate)
         fifo.write(frame)
-        packets = []
+        packets: list[av.Packet] = []
         while (piece := fifo.read(size, partial=True)) is not None:
             packets += stream.encode(piece)
         packets += stream.encode(None)

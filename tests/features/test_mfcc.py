@@ -93,7 +93,7 @@ def test_sound_before_changes_nothing_but_the_edge() -> None:
 
 def test_loudness_moves_only_the_log_energy() -> None:
     sound = np.random.default_rng(0).normal(scale=0.3, size=16000).astype(np.float32)
-    loud, soft = static(sound, DEFAULT), static(sound / 4, DEFAULT)
+    loud, soft = static(sound, DEFAULT), static(sound / np.float32(4), DEFAULT)
     np.testing.assert_allclose(loud[:, :12], soft[:, :12], atol=5e-3)  # the floor is small, not nothing
     np.testing.assert_allclose(loud[:, 12] - soft[:, 12], 2 * np.log(4), atol=1e-4)
 

@@ -252,7 +252,7 @@ class Oracle:
     def posteriors(self, items, *, viterbi=False, groups=None):
         self.batches.append(list(groups))
         self.lengths += [len(i) for i in items]
-        p = [np.tile(np.float32([0.7, 0.2, 0.1]), (len(i), 1)) for i in items]
+        p = [np.tile(np.array([0.7, 0.2, 0.1], np.float32), (len(i), 1)) for i in items]
         return p, [np.full(len(i), 1 if viterbi else 0) for i in items]
 
 

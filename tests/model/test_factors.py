@@ -66,7 +66,7 @@ def test_reset_draws_the_same_weights_from_the_same_seed(settings: FactorSetting
 
 def test_linear_is_a_matrix_and_a_bias() -> None:
     factor, x = randomised(factors.Linear(4, 3)), inputs(5, 4)
-    expected = x.numpy() @ factor.weight.detach().numpy().T + factor.bias.detach().numpy()  # type: ignore[operator, union-attr]
+    expected = x.numpy() @ factor.weight.detach().numpy().T + factor.bias.detach().numpy()  # type: ignore[operator]
     np.testing.assert_allclose(factor(x).detach(), expected, atol=1e-12)
 
 

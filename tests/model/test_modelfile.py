@@ -191,7 +191,7 @@ def test_a_folder_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
         ({"normaliser": {"mean": "absent"}}, "tensor 'absent'"),
         ({"ngrams": {"bigrams": 4}}, "expected text in ngrams/bigrams"),
         ({"provenance": Provenance("yesterday")}, "ISO 8601 time, got 'yesterday'"),
-        ({"provenance": Provenance("2024-05-01", seed=True)}, "whole number in provenance/seed"),  # type: ignore[arg-type]
+        ({"provenance": Provenance("2024-05-01", seed=True)}, "whole number in provenance/seed"),
         ({"card": Card("x", licence=None)}, "text in card/licence, got null"),  # type: ignore[arg-type]
         ({"metrics": {"text": "x" * 100_001}}, "at most 100000 characters"),
     ],

@@ -70,6 +70,7 @@ def test_matched_pairs_is_gillick_and_coxs_statistic() -> None:
     d = np.array([1, 0, -2, 3, 1, 1, 0, 2])
     p, z = matched_pairs(d)
     assert z == pytest.approx(d.mean() / (np.std(d, ddof=1) / np.sqrt(8)))
+    assert z is not None
     assert p == pytest.approx(2 * stats.norm.sf(abs(z)))
 
 

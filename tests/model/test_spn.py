@@ -158,7 +158,7 @@ def test_hidden_units_sum_over_every_setting_of_the_units(seed: int, units: int,
     found = factor(x).detach().numpy()
     for n in range(4):
         drive = (factor.weight @ x[n] + factor.hidden_bias).detach()  # type: ignore[operator]
-        expected = hidden_units_log_potential(factor.bias, factor.label_weight.T, drive)  # type: ignore[union-attr]
+        expected = hidden_units_log_potential(factor.bias, factor.label_weight.T, drive)
         np.testing.assert_allclose(found[n], expected, atol=1e-8)
 
 

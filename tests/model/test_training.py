@@ -10,6 +10,7 @@ import sys
 import textwrap
 import time
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -84,9 +85,10 @@ def test_it_repeats_with_the_same_seed_and_not_with_another() -> None:
 def test_the_best_epoch_or_the_last_one_is_kept() -> None:
     ends, seen = {}, {}
     for keep in ("best", "last"):
-        built, epochs = network(), []
+        built = network()
+        epochs: list[dict[str, torch.Tensor]] = []
 
-        def watch(p: Progress, built: torch.nn.Module = built, epochs: list = epochs) -> None:  # type: ignore[type-arg]
+        def watch(p: Progress, built: torch.nn.Module = built, epochs: list[dict[str, torch.Tensor]] = epochs) -> None:
             if p.stage == "epoch":
                 epochs.append(weights(built))
 
@@ -168,7 +170,8 @@ def test_killed_in_mid_epoch_it_resumes_and_ends_with_the_same_weights(tmp_path:
     time.sleep(0.05)
     process.send_signal(signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL
-    resumed, unbroken, told = network(), network(), []
+    resumed, unbroken = network(), network()
+    told: list[Progress] = []
     train(resumed, data(60, 1), data(40, 2), QUICK, run_dir=tmp_path, progress=told.append)
     assert (told[0].stage, told[0].done) == ("train", 17)
     train(unbroken, data(60, 1), data(40, 2), QUICK)
@@ -177,11 +180,14 @@ def test_killed_in_mid_epoch_it_resumes_and_ends_with_the_same_weights(tmp_path:
 
 @pytest.mark.parametrize("model", [CRF, MEMM], ids=["crf", "memm"])
 @pytest.mark.parametrize("optimizer", ["adam", "sgd"])
-def test_a_finished_run_is_only_read_again(model: ModelSettings, optimizer: str, tmp_path: Path) -> None:
+def test_a_finished_run_is_only_read_again(
+    model: ModelSettings, optimizer: Literal["adam", "sgd"], tmp_path: Path
+) -> None:
     settings = dataclasses.replace(QUICK, optimizer=optimizer, epochs=2)
     first = network(model)
     train(first, data(60, 1), data(40, 2), settings, run_dir=tmp_path)
-    again, told = network(model, seed=9), []
+    again = network(model, seed=9)
+    told: list[Progress] = []
     history = train(again, data(60, 1), data(40, 2), settings, run_dir=tmp_path, progress=told.append)
     assert not told
     assert len(history.epochs) == 2

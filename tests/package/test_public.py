@@ -94,5 +94,14 @@ def test_mypy_strict_accepts_a_users_script(tmp_path: Path) -> None:
 def mypy(script: Path) -> subprocess.CompletedProcess[str]:
     """`mypy --strict`, as a user runs it: with none of this checkout's settings but its cache."""
     cache = ["--cache-dir", str(ROOT / ".mypy_cache")]
-    command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--follow-imports=silent", *cache, script]
+    command = [
+        sys.executable,
+        "-m",
+        "mypy",
+        "--strict",
+        "--config-file=",
+        "--follow-imports=silent",
+        *cache,
+        str(script),
+    ]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

@@ -10,6 +10,8 @@ from tests.app.jobs import speech
 from tests.storm import storm
 from tests.storm.stage import Patient, Stage
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def material(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, bytes]:

@@ -10,6 +10,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -32,7 +33,7 @@ class Postgres:
     def __init__(self, bin: Path, folder: Path) -> None:
         self.bin, self.folder, self.port = bin, folder, free_port()
         # PostgreSQL refuses to run as root; Debian's package brings a user for it.
-        self.user = {"user": "postgres", "group": "postgres"} if os.geteuid() == 0 else {}
+        self.user: dict[str, Any] = {"user": "postgres", "group": "postgres"} if os.geteuid() == 0 else {}
         if self.user:
             shutil.chown(folder, "postgres", "postgres")
         options = ["--auth=trust", "--username=phonechain", "--encoding=UTF8", "--no-sync"]
@@ -48,7 +49,7 @@ class Postgres:
         self.process = subprocess.Popen(
             [self.bin / "postgres", "-D", self.folder / "data", "-p", str(self.port), *(f"--{s}" for s in settings)],
             cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **self.user,
-        )  # type: ignore[call-overload]  # fmt: skip
+        )  # fmt: skip
         limit = time.monotonic() + 60
         while True:
             try:
@@ -71,7 +72,7 @@ class Postgres:
         """The URL of a new, empty database."""
         name = f"test_{uuid.uuid4().hex}"
         with psycopg.connect(self.url("postgres"), autocommit=True) as connection:
-            connection.execute(f'CREATE DATABASE "{name}"')  # type: ignore[call-overload]
+            connection.execute(f'CREATE DATABASE "{name}"')
         return self.url(name)
 
 

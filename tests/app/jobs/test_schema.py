@@ -65,9 +65,9 @@ def test_drawn_requests(described_service: Any) -> None:
 
 
 def test_drawn_sequences(described_service: Any) -> None:
-    machine = described_service.as_state_machine()
+    machine: Any = described_service.as_state_machine()
 
-    class Checked(machine):  # type: ignore[misc]
+    class Checked(machine):
         def validate_response(self, response: Any, case: Any, **more: Any) -> None:
             case.validate_response(response, checks=CHECKS)
 

@@ -1,5 +1,7 @@
 """In formats that have an entry a line, each entry knows its line, and so does what is said of it."""
 
+from pathlib import Path
+
 import pytest
 
 from phonechain.features.annotation import choose_tier, read, read_all
@@ -27,7 +29,7 @@ def test_lines_of_the_entries(form, data, lines):
     assert len(tier.entries) == 3
     with pytest.raises(SegmentError) as caught:
         segments_of(data, "a." + form)
-    problem = problem_of(caught.value, "a")
+    problem = problem_of(caught.value, Path("a"))
     assert problem.line == lines[1]
     assert "zero length" in problem.message
     kept = segments_of(data, "a." + form, on_bad_segment="skip", drop=["a", "a\nb"])
@@ -44,7 +46,7 @@ def test_every_problem_of_a_file_has_its_line():
     data = b"".join(b"%d %d a\n" % (100_000 * n, 100_000 * n) for n in range(1200))
     with pytest.raises(SegmentError) as caught:
         segments_of(data, "a.lab")
-    each = problem_of(caught.value, "a").each
+    each = problem_of(caught.value, Path("a")).each
     assert [p.line for p in each[:1000]] == list(range(1, 1001))
     assert each[1000].message == "and 200 more"
     assert [p.as_dict()["line"] for p in caught.value.problems] == list(range(1, 1201))
@@ -64,4 +66,4 @@ def test_formats_without_an_entry_a_line_say_nothing():
     data = b'"ooTextFile"\n"TextGrid"\n0 1 <exists> 1\n"IntervalTier" "phones" 0 1 2\n0 0 "a"\n0 1 "b"\n'
     with pytest.raises(SegmentError) as caught:
         segments_of(b"File type = " + data, "a.TextGrid")
-    assert problem_of(caught.value, "a").line is None
+    assert problem_of(caught.value, Path("a")).line is None
