@@ -267,7 +267,8 @@ async def run(service: Service, asked: argparse.Namespace) -> bool:
 
 async def kept_and_fresh(clients: Clients, clip: Clip, rounds: int = 40) -> tuple[float, float]:
     """(median seconds of one request on a kept connection, on a new one), asked by turns."""
-    kept, fresh = [], []
+    kept: list[float] = []
+    fresh: list[float] = []
     for _ in range(rounds):
         for seconds, headers in ((kept, {}), (fresh, {"connection": "close"})):
             begun = time.perf_counter()

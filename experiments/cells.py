@@ -60,7 +60,7 @@ def run(experiment: Experiment, source: Source, fold_name: str, runs: Path, tell
 def _own(experiment: Experiment, fold: Fold, run_dir: Path, name: str, tell: Callable[[str], None]) -> Result:
     network = build_network(experiment.model, fold.train.x.shape[1], fold.labels, fold.train)
     training = experiment.training
-    network.reset(torch.Generator().manual_seed(training.seed))  # type: ignore[operator]
+    network.reset(torch.Generator().manual_seed(training.seed))
     dev = fold.dev
     if dev is None:  # nothing is held out: the last epoch counts, and some training words show how it goes
         training = dataclasses.replace(training, keep="last")

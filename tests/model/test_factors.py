@@ -56,7 +56,7 @@ def test_shape_and_gradients(settings: FactorSettings) -> None:
 def test_reset_draws_the_same_weights_from_the_same_seed(settings: FactorSettings) -> None:
     def draw(seed: int) -> list[torch.Tensor]:
         factor = factors.build(settings, 4, 3)
-        factor.reset(torch.Generator().manual_seed(seed))  # type: ignore[operator]
+        factor.reset(torch.Generator().manual_seed(seed))
         return [p.detach().clone() for p in factor.parameters()]
 
     assert all(torch.equal(a, b) for a, b in zip(draw(1), draw(1), strict=True))

@@ -246,6 +246,6 @@ def test_reset_repeats_with_its_seed_and_touches_every_weight(kind: FactorSettin
         with torch.no_grad():
             for parameter in factor.parameters():
                 parameter.fill_(torch.nan)
-        factor.reset(torch.Generator().manual_seed(seed))  # type: ignore[operator]
+        factor.reset(torch.Generator().manual_seed(seed))
         states.append({k: v.clone() for k, v in factor.state_dict().items()})
     assert all(torch.isfinite(v).all() and torch.equal(v, states[1][k]) for k, v in states[0].items())

@@ -74,7 +74,7 @@ def test_workers_are_told_no_secrets(cluster: Any) -> None:
 # ---------------------------------------------------------------------------------------------- a cluster's own TLS
 
 
-def certificates(folder: Path) -> dict[str, Path]:
+def certificates(folder: Path) -> dict[str, Any]:
     """An authority with a certificate that it signed, as an operator would make them."""
     now = datetime.datetime.now(datetime.UTC)
 

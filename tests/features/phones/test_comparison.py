@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ TIMIT39 = tuple(sorted(sets.load("timit39").labels))
 TIMIT61 = tuple(sorted(sets.load("timit61").labels))
 
 
-def compare(given: str, labels: tuple[str, ...] = ARPABET, **more: str) -> Comparison:
+def compare(given: str, labels: tuple[str, ...] = ARPABET, **more: Any) -> Comparison:
     return LabelSet(labels, **more).compare(given.split())
 
 
