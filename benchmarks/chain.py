@@ -5,9 +5,9 @@
 
 Peers: pytorch-crf 0.7.2 and torch-struct 0.5, first order, each with the layout it works in: time-major and padded for
 pytorch-crf; a table of edges for torch-struct, made from unaries and transitions inside the measured time, as every
-caller has to; packed rows for model/chain/inference.py. Before anything is timed, the three must give the same likelihood and the
-same gradients. The second-order chain has no peer; it is checked against a plain recursion in float64, and stands
-beside pytorch-crf's first order.
+caller has to; packed rows for model/chain/inference.py; padded and batch-first for phonechain.CRF, which packs them inside
+the measured time. Before anything is timed, all must give the same likelihood and the same gradients. The second-order
+chain has no peer; it is checked against a plain recursion in float64, and stands beside pytorch-crf's first order.
 
 In a round the systems take turns; the table shows medians over the rounds, and the median of the ratios within a round.
 A system that needs more than SLOW seconds takes part in the first two rounds only.
@@ -29,6 +29,7 @@ from torch import Tensor
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run from a checkout
 
 from phonechain.model.chain.inference import Potentials, log_likelihood
+from phonechain.model.chain.layer import CRF
 from phonechain.model.chain.packing import Packing
 
 try:
@@ -104,6 +105,31 @@ def ours(problem: Problem, *, order: int) -> System:
     return run
 
 
+def layer(problem: Problem, *, order: int) -> System:
+    """phonechain.CRF on padded emissions [B, T, C], batch first, with its start and end scores at zero."""
+    crf = CRF(problem.transitions.shape[0], order)
+    with torch.no_grad():
+        crf.start_transitions.zero_()
+        crf.end_transitions.zero_()
+        crf.transitions.copy_(problem.transitions)
+        if crf.second_transitions is not None:
+            crf.second_transitions.copy_(problem.trigrams)
+    emissions = problem.emissions.transpose(0, 1).contiguous().requires_grad_()
+    labels, mask = problem.labels.T.contiguous(), problem.mask.T.contiguous()
+
+    def run() -> Answer:
+        emissions.grad = None
+        crf.zero_grad(set_to_none=True)
+        loss = -crf(emissions, labels, mask, reduction="sum")
+        loss.backward()
+        weights = crf.transitions if crf.second_transitions is None else crf.second_transitions
+        assert emissions.grad is not None
+        assert weights.grad is not None
+        return loss.detach(), emissions.grad.transpose(0, 1), weights.grad
+
+    return run
+
+
 def pytorch_crf(problem: Problem) -> System:
     """torchcrf.CRF with its start and end scores at zero."""
     crf = torchcrf.CRF(problem.transitions.shape[0])
@@ -170,7 +196,11 @@ def check(problem: Problem) -> None:
     """Exit unless every system gives the same likelihood and gradients to 1e-4 (relative to the largest)."""
     mask = problem.mask
     loss, unary, bigram = ours(problem, order=1)()
-    for name, system in (("pytorch-crf", pytorch_crf(problem)), ("torch-struct", torch_struct_crf(problem))):
+    for name, system in (
+        ("pytorch-crf", pytorch_crf(problem)),
+        ("torch-struct", torch_struct_crf(problem)),
+        ("phonechain.CRF", layer(problem, order=1)),
+    ):
         their_loss, their_unary, their_bigram = system()
         agree(f"{name}: NLL", loss, their_loss)
         agree(f"{name}: gradient of the unaries", unary, their_unary[mask])
@@ -242,7 +272,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 "pytorch-crf": pytorch_crf(problem),
                 "torch-struct": torch_struct_crf(problem),
                 "phonechain, first order": ours(problem, order=1),
+                "phonechain.CRF, first order": layer(problem, order=1),
                 "phonechain, second order": ours(problem, order=2),
+                "phonechain.CRF, second order": layer(problem, order=2),
             }
             times = measure(systems, options.rounds, tell)
             tell("")

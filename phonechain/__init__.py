@@ -15,6 +15,7 @@ TYPE_CHECKING = False  # as typing.TYPE_CHECKING for type checkers, without the 
 _HOMES = {
     "Annotation": "phonechain.features.annotation",
     "Audio": "phonechain.features.audio.reader",
+    "CRF": "phonechain.model.chain.layer",
     "Client": "phonechain.app.client",
     "Corpus": "phonechain.features.corpora",
     "LabelledSegment": "phonechain.model.answers",
@@ -31,6 +32,7 @@ _HOMES = {
 """Where each public name is defined."""
 
 __all__ = [
+    "CRF",
     "Annotation",
     "Audio",
     "Client",
@@ -57,6 +59,7 @@ if TYPE_CHECKING:
     from phonechain.features.segments import Segment, Utterance
     from phonechain.model import pretrained_path
     from phonechain.model.answers import LabelledSegment
+    from phonechain.model.chain.layer import CRF
     from phonechain.model.labeler import PhoneLabeler
 
     __version__: str
