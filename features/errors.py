@@ -30,6 +30,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from phonechain.features.files import printable_path
+
 
 @dataclass(frozen=True, slots=True)
 class Notice:
@@ -71,7 +73,7 @@ class PhonechainError(Exception):
         limit: Any = None,
         details: dict[str, Any] | None = None,
     ) -> None:
-        super().__init__(" ".join(message.split()))
+        super().__init__(printable_path(" ".join(message.split())))
         self.pointer = pointer
         self.value = value
         self.limit = limit

@@ -1,20 +1,35 @@
-"""Files that are written whole or not at all."""
+"""Files that are written whole or not at all, and their names as text."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 import secrets
 from collections.abc import Callable
 from pathlib import Path
 
+_NO_TEXT = re.compile("[\ud800-\udfff]")
 
-def write_whole(path: str | Path, write: Callable[[Path], object]) -> None:
+
+def printable_path(path: str | Path) -> str:
+    """A path as text that any program can write: bytes that are no UTF-8 as `\\xe9`, which Python keeps as surrogates.
+
+    >>> printable_path("caf\\udce9.wav")
+    'caf\\\\xe9.wav'
+    """
+    return _NO_TEXT.sub(lambda m: f"\\x{ord(m[0]) & 0xFF:02x}" if m[0] >= "\udc80" else "\ufffd", str(path))
+
+
+def write_whole(path: str | Path, write: Callable[[Path], object], *, durable: bool = True) -> None:
     """Write a file so that, whatever happens, either the old one is there or the new one, never a part of it.
 
     `write` is given another name in the same folder to write to. What it wrote is flushed to the disk and takes the
     name `path` at once, in place of what had it; if it raises, nothing of it stays. A link stays a link to the new file;
     what is no file, such as a pipe, is written to directly. Safe for several processes that write the same file.
+
+    With `durable` off nothing waits for the disk: a loss of power may then cost what was written last, as with any
+    program, and many small files are written many times faster.
 
     Raises:
         OSError: of the disk, and whatever `write` raises.
@@ -27,15 +42,17 @@ def write_whole(path: str | Path, write: Callable[[Path], object]) -> None:
     spare = target.with_name(f".{secrets.token_hex(8)}.tmp")
     try:
         write(spare)
-        with spare.open("rb+") as file:
-            os.fsync(file.fileno())
+        if durable:
+            with spare.open("rb+") as file:
+                os.fsync(file.fileno())
         spare.replace(target)
     except BaseException as error:
         spare.unlink(missing_ok=True)
         if isinstance(error, OSError) and error.filename == str(spare):
             error.filename = str(path)  # the name that the caller knows
         raise
-    sync_folder(target.parent)
+    if durable:
+        sync_folder(target.parent)
 
 
 def sync_folder(folder: Path) -> None:

@@ -132,8 +132,9 @@ def prepare(
 ) -> tuple[list[Segment], tuple[Notice, ...]]:
     """The segments, ready to be used, with a Notice for each change.
 
-    An overrun of the sound up to TOLERANCE is always clipped. With `fix`, segments are also sorted by time, and where
-    two overlap by up to TOLERANCE the earlier one is cut back to the start of the later one.
+    An overrun of the sound up to TOLERANCE is always clipped. With `fix`, segments of zero length are also dropped, the
+    others sorted by time, and where two overlap by up to TOLERANCE the earlier one is cut back to the start of the later
+    one.
 
     Args:
         segments: in the order in which they came.
@@ -213,6 +214,8 @@ def refusal(
     if len(found) > SHOWN:
         text += f"; and {len(found) - SHOWN} more"
     hint = explain(segments, duration)
+    if hint is None and any(p.kind == "zero-length" for p in found):
+        hint = "With fix, segments of zero length are dropped"
     count = "1 problem" if len(found) == 1 else f"{len(found)} problems"
     details: dict[str, object] = {"problems": [p.as_dict() for p in found]}
     if hint:
@@ -303,9 +306,16 @@ def _repair(
     indexed = list(enumerate(segments))
     notices: list[Notice] = []
     if fix and all(math.isfinite(s.start) and math.isfinite(s.end) for s in segments):
+        long = [(i, s) for i, s in indexed if s.start != s.end]
+        if long and (dropped := len(indexed) - len(long)):
+            i, s = next((i, s) for i, s in indexed if s.start == s.end)
+            count = "1 segment of zero length was" if dropped == 1 else f"{dropped} segments of zero length were"
+            message = f"{count} dropped, the first {_name(i, s)} at {_s(s.start)}"
+            notices.append(Notice("segments-dropped", message, f"segments/{i}", float(dropped)))
+            indexed = long
         ordered = sorted(indexed, key=lambda pair: (pair[1].start, pair[1].end))
         if moved := sum(a is not b for a, b in zip(indexed, ordered, strict=True)):
-            message = f"{moved} of {len(segments)} segments were not in order of time; they were sorted"
+            message = f"{moved} of {len(indexed)} segments were not in order of time; they were sorted"
             notices.append(Notice("segments-sorted", message, "segments", float(moved)))
         indexed = ordered
         for k in range(len(indexed) - 1):

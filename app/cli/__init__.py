@@ -5,6 +5,8 @@ Nothing heavy is imported before a command needs it: `phonechain --help` answers
 
 from __future__ import annotations
 
+import codecs
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -14,6 +16,7 @@ import typer
 
 from phonechain.app.cli import check, cluster, convert, db, demo, evaluate, jobs, label, models, serve, train
 from phonechain.features.errors import PhonechainError
+from phonechain.features.files import printable_path
 
 PROGRAM = "phonechain"
 BAD_INPUT = 2
@@ -65,6 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code: 0, 1 for a bug, 2 for bad input, 130 after Ctrl-C."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in given
+    _write_any_name()
     try:
         code = typer.main.get_command(app).main(
             [argument for argument in given if argument != "--debug"],
@@ -89,6 +93,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         where = f"{type(error).__name__}: {error}"
         return _fail(f"unexpected error, a bug: {where} (--debug shows where)", BUG, debug)
+
+
+def _write_any_name() -> None:
+    """Names of files that the terminal's encoding cannot write are written with escapes."""
+    codecs.register_error("phonechain-names", _escape)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="phonechain-names")
+
+
+def _escape(error: UnicodeError) -> tuple[str | bytes, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    text, end = codecs.backslashreplace_errors(error)
+    escaped = printable_path(error.object[error.start : error.end])
+    return (escaped if escaped.isascii() else text), end
 
 
 def _fail(message: str, code: int, debug: bool) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,6 +13,7 @@ import typer
 
 from phonechain.app.cli import common
 from phonechain.features.errors import Notice
+from phonechain.features.files import printable_path
 
 if TYPE_CHECKING:
     from phonechain.features.corpora import Corpus, CorpusProblem
@@ -49,8 +51,8 @@ def check(
     found = summary(read)
     if as_json:
         body = {
-            "corpus": str(corpus),
-            "problems": [{"file": str(p.file), "line": p.line, "message": p.message} for p in problems],
+            "corpus": printable_path(corpus),
+            "problems": [{"file": printable_path(p.file), "line": p.line, "message": p.message} for p in problems],
             "warnings": [notice.as_dict() for notice in notices],
             "summary": found,
         }
@@ -59,7 +61,7 @@ def check(
         for problem in problems:
             typer.echo(str(problem))
         common.warn(notices)
-        _print(found, str(corpus), problems, notices, audio)
+        _print(found, printable_path(corpus), problems, notices, audio)
     if problems:
         raise typer.Exit(1)
 
@@ -91,7 +93,7 @@ def _seconds(utterance: Utterance) -> float:
     import soundfile
 
     try:
-        return float(soundfile.info(str(utterance.audio)).duration)
+        return float(soundfile.info(os.fsencode(utterance.audio)).duration)
     except (soundfile.LibsndfileError, OSError, RuntimeError):
         return max((s.end for s in utterance.segments), default=0.0)
 

@@ -120,13 +120,13 @@ def check_output(out: Path | None) -> None:
         raise SettingsError(f"expected a folder for {out.name}, got {out.parent}, which is not there", value=str(out))
 
 
-def write_output(data: bytes, out: Path | None) -> None:
-    """Write to a file whole or not at all, or to standard output."""
+def write_output(data: bytes, out: Path | None, *, durable: bool = True) -> None:
+    """Write to a file whole or not at all, or to standard output; `durable` as for `write_whole`."""
     if out is None:
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
         return
-    write_whole(out, lambda spare: spare.write_bytes(data))
+    write_whole(out, lambda spare: spare.write_bytes(data), durable=durable)
 
 
 class Bars:

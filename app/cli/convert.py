@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -127,8 +127,6 @@ def _single(source: Path, out: Path, options: Options) -> None:
     common.check_output(target)
     _refuse_to_overwrite(target, options)
     data = source.read_bytes()
-    if options.rate is None:
-        options.rate = _rate(source)
     try:
         read = _read(data, source, options, None)
     except AnnotationError as error:
@@ -146,24 +144,29 @@ def _single(source: Path, out: Path, options: Options) -> None:
         print(f"wrote {out} ({_formats()[options.to].title})", file=sys.stderr)
 
 
-def _rate(source: Path) -> int | None:
-    from phonechain.app.labelling.conversion import rate_beside
-
-    return rate_beside(source)
-
-
 def _read(data: bytes, source: Path, options: Options, utterance: str | None) -> Annotation:
+    """The annotation; where one side counts in samples, at the rate of the recording beside the file, if there is one."""
+    from phonechain.app.labelling.conversion import rate_beside
     from phonechain.features import annotation as notation
 
-    return notation.read(data, name=source.name, format=options.from_, rate=options.rate, utterance=utterance)
+    if options.rate is None and options.to == "timit":
+        options.rate = rate_beside(source)
+    read = notation.read(data, name=source.name, format=options.from_, rate=options.rate, utterance=utterance)
+    if options.rate is None and any(n.code == "rate-assumed" for n in read.notices):
+        options.rate = rate_beside(source)
+        if options.rate is not None:
+            return notation.read(data, name=source.name, format=options.from_, rate=options.rate, utterance=utterance)
+    return read
 
 
-def _convert(read: Annotation, name: Path, target: Path | None, options: Options) -> tuple[Notice, ...]:
+def _convert(
+    read: Annotation, name: Path, target: Path | None, options: Options, *, durable: bool = True
+) -> tuple[Notice, ...]:
     """Write one annotation; returns what is to be said about it."""
     from phonechain.app.labelling import conversion
 
     made = conversion.convert(read, options.to, tier=options.tier, rate=options.rate, recording=name.stem)
-    common.write_output(made.data, target)
+    common.write_output(made.data, target, durable=durable)
     return (*read.notices, *made.notices)
 
 
@@ -227,8 +230,7 @@ def _one_of_many(
     from phonechain.app.labelling import conversion
     from phonechain.features import annotation as notation
 
-    rate = options.rate if options.rate is not None else conversion.rate_beside(file)
-    own = Options(options.to, options.from_, options.tier, rate, options.force)
+    own = replace(options)
     data = file.read_bytes()
     suffix = conversion.suffix(options.to)
     target = out / file.relative_to(root).with_suffix(suffix)
@@ -245,7 +247,7 @@ def _one_of_many(
                 raise SettingsError(f"would go to {target}, which was written from {tally.written[target]}")
             _refuse_to_overwrite(target, own)
             target.parent.mkdir(parents=True, exist_ok=True)
-            notices = _convert(read_one, target, target, own)
+            notices = _convert(read_one, target, target, own, durable=False)
         except (PhonechainError, OSError) as error:
             _failed(file, error, tally, line)
             continue

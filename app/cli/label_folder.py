@@ -16,10 +16,10 @@ import typer
 
 from phonechain.app.cli import common
 from phonechain.features.errors import Notice, PhonechainError, SettingsError
+from phonechain.features.files import printable_path
 
 if TYPE_CHECKING:
     from phonechain.app.labelling.pipeline import Prepared, Skipped
-    from phonechain.features.annotation import Annotation
     from phonechain.features.corpora.folder import Pair
     from phonechain.model.answers import LabelledSegment
     from phonechain.model.labeler import PhoneLabeler
@@ -149,7 +149,7 @@ def label_folder(
                 **decoding,
             )
             for one, labelled in zip(work, answers, strict=True):
-                file = one.pair.annotations[0]
+                file = one.pair.file
                 try:
                     if out is not None:
                         data = written(labeler, model, one.ready, labelled, one.format)
@@ -159,7 +159,7 @@ def label_folder(
                     fail(file, error)
                     continue
                 done += 1
-                rows.add(str(file), one.ready, labelled)
+                rows.add(printable_path(file), one.ready, labelled)
                 notices.add(file, one.ready.notices)
             bars.update("label", min(at + BATCH, len(pairs)), len(pairs))
     common.warn(notices.counted())
@@ -193,7 +193,7 @@ def _prepared(
     pairs: Sequence[Pair],
     root: Path,
     out: Path | None,
-    form: str | None,
+    wanted: str | None,
     labeler: PhoneLabeler,
     options: dict[str, Any],
     fail: Callable[[Path, Exception], None],
@@ -202,20 +202,26 @@ def _prepared(
     from phonechain.app.labelling import conversion
     from phonechain.app.labelling import pipeline as labelling
     from phonechain.features.annotation import FORMATS
+    from phonechain.features.corpora.candidates import Unusable, annotation_of
 
     ready = []
     for pair in pairs:
-        file = pair.annotations[0]
+        file = pair.file
         try:
-            file, annotation = _annotation(pair)
-            prepared = labelling.prepared(pair.audio, annotation, labeler.features_, **options)
+            chosen = annotation_of(pair, options.get("tier"))
+            file, annotation = chosen.file, chosen.annotation
+            prepared = labelling.prepared(pair.audio, annotation, labeler.features_, chosen=chosen.tier, **options)
+            prepared.notices = tuple(dict.fromkeys((*chosen.notices, *prepared.notices)))
+        except Unusable as unusable:
+            fail(unusable.file, unusable.error)
+            continue
         except (PhonechainError, OSError) as error:
             fail(file if not _of_sound(error) else pair.audio, error)
             continue
-        chosen = form or annotation.format
-        own = file.suffix if file.suffix.lower() in FORMATS[chosen].suffixes else conversion.suffix(chosen)
+        form = wanted or annotation.format
+        own = file.suffix if file.suffix.lower() in FORMATS[form].suffixes else conversion.suffix(form)
         target = (out or root) / pair.audio.relative_to(root).with_suffix(own)
-        ready.append(Work(replace(pair, annotations=[file], part=None), prepared, chosen, target))
+        ready.append(Work(replace(pair, annotations=[file], part=None), prepared, form, target))
     return ready
 
 
@@ -223,28 +229,6 @@ def _of_sound(error: Exception) -> bool:
     from phonechain.features.errors import AudioError
 
     return isinstance(error, AudioError)
-
-
-def _annotation(pair: Pair) -> tuple[Path, Annotation]:
-    """The first candidate that is an annotation. Raises AnnotationError, OSError."""
-    from phonechain.app.labelling.conversion import rate_beside
-    from phonechain.features import annotation as notation
-    from phonechain.features.errors import UnrecognisedAnnotation
-
-    if pair.part is not None:
-        return pair.annotations[0], pair.part
-    for file in pair.annotations:
-        data = file.read_bytes()
-        try:
-            read = notation.read(data, name=file.name, utterance=pair.audio.stem)
-        except UnrecognisedAnnotation:
-            if file is pair.annotations[-1]:
-                raise
-            continue
-        if any(notice.code == "rate-assumed" for notice in read.notices) and (rate := rate_beside(pair.audio)):
-            read = notation.read(data, name=file.name, utterance=pair.audio.stem, rate=rate)
-        return file, read
-    raise AssertionError("there is always a candidate")
 
 
 class _Notices:

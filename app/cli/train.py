@@ -214,6 +214,8 @@ def chosen_split(corpus: Corpus, name: str) -> list[Utterance]:
 def _splits(
     corpus: Corpus, split: str | None, dev: str | None, bars: common.Bars
 ) -> tuple[list[Utterance], list[Utterance] | None]:
+    from phonechain.features.corpora.check import scarcity
+
     there = corpus.splits()
     held_name = dev if dev is not None else ("dev" if "dev" in there else None)
     held = chosen_split(corpus, held_name) if held_name is not None else None
@@ -228,6 +230,8 @@ def _splits(
         f"{len(utterances)} utterances ({f'split {name}' if name else 'all'}; {speakers or 'unknown'} speakers; "
         f"dev: {by})"
     )
+    if (little := scarcity(utterances)) is not None:
+        bars.line(f"warning: {little.message}")
     return utterances, held
 
 

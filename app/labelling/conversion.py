@@ -5,6 +5,7 @@ What is lost is not kept in a list of what formats can do: the file is read back
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
 from collections.abc import Iterable
@@ -13,10 +14,11 @@ from pathlib import Path
 
 from phonechain.features import annotation as notation
 from phonechain.features.annotation import Annotation, Tier, choose_tier, ctm, mlf, tier_segments, timit
-from phonechain.features.annotation.base import ANY, is_derived, shown
+from phonechain.features.annotation.base import ANY, is_derived, nfc, shown
 from phonechain.features.annotation.tiers import main_tier
 from phonechain.features.corpora.base import AUDIO_SUFFIXES, rate_of
 from phonechain.features.errors import Notice
+from phonechain.features.files import printable_path
 from phonechain.features.segments import ROUNDING, Segment
 
 USUAL = {".textgrid": ".TextGrid"}
@@ -47,6 +49,7 @@ def convert(
     form = notation.FORMATS[to]
     notices: list[Notice] = []
     source = annotation
+    recording = None if recording is None else printable_path(recording)
     if tier is not None:
         chosen, notices[:] = choose_tier(annotation, tier)
         about = re.compile(rf"{re.escape(chosen.name)}( phonechain| posterior| score)( \(\d+\))?")
@@ -62,17 +65,13 @@ def convert(
     if to == "timit" and rate is None:
         message = f"times are written in samples at {timit.RATE} Hz, since no rate is known; --rate says another one"
         notices.append(Notice("rate-assumed", message, None, float(timit.RATE)))
-    back = notation.read(
-        data,
-        format=to,
-        rate=rate if to == "timit" else None,
-        utterance=_name(recording) if to == "ctm" else recording if to == "mlf" else None,
-    )
+    back = notation.read(data, format=to, rate=rate if to == "timit" else None)
     return Converted(data, (*notices, *losses(source, back, lost)))
 
 
 def written(annotation: Annotation, to: str, *, rate: int | None = None, recording: str | None = None) -> bytes:
     """As `phonechain.features.annotation.write`, with the rate of a TIMIT file and the recording's name in a CTM or MLF."""
+    recording = None if recording is None else printable_path(recording)
     if to == "ctm":
         return ctm.write(annotation, _name(recording) or "recording")
     if to == "mlf":
@@ -178,11 +177,13 @@ def _times(count: int, one: str, many: str) -> str:
 
 def audio_beside(file: Path) -> Path | None:
     """The recording of the same name in the same folder; None if there is none."""
+    name = nfc(file.stem)
     try:
-        beside = sorted(file.parent.iterdir())
+        with os.scandir(file.parent) as beside:
+            found = [e.name for e in beside if nfc(os.path.splitext(e.name)[0]) == name]
     except OSError:
         return None
-    return next((p for p in beside if p.suffix.lower() in AUDIO_SUFFIXES and p.stem == file.stem), None)
+    return next((file.parent / n for n in sorted(found) if os.path.splitext(n)[1].lower() in AUDIO_SUFFIXES), None)
 
 
 def rate_beside(file: Path) -> int | None:

@@ -106,6 +106,7 @@ def prepared(
     settings: FeatureSettings,
     *,
     tier: str | None = None,
+    chosen: Tier | None = None,
     channel: int | Literal["mix"] = "mix",
     fix: bool = False,
     on_bad_segment: OnBadSegment = "refuse",
@@ -116,13 +117,14 @@ def prepared(
 ) -> Prepared:
     """Choose the tier, decode the sound, check the segments and compute their features.
 
-    `recording` is its name, for files that are written; left out, that of the file where `audio` is one. With
+    `chosen` is a tier of the segmentation, where one has been chosen already instead of by `tier`. `recording` is the
+    sound's name, for files that are written; left out, that of the file where `audio` is one. With
     `on_bad_segment="skip"`, segments that do not fit are set aside, each with a Notice, instead of refusing all.
 
     Raises:
         AnnotationError, AudioError, SegmentError, TooManySegments: what came cannot be used.
     """
-    chosen, tier_notices = notation.choose_tier(segmentation, tier)
+    chosen, tier_notices = (chosen, ()) if chosen is not None else notation.choose_tier(segmentation, tier)
     segments = notation.tier_segments(chosen)
     if not segments:
         raise NoSegments("expected at least one segment, got none", pointer="segments", value=0, limit=1)

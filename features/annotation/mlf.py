@@ -57,7 +57,7 @@ def parse_all(source: Source) -> dict[str, Annotation]:
 
 def write(annotation: Annotation, recording: str = ANY) -> bytes:
     """One recording, by default under the name that stands for any. UTF-8."""
-    name = "".join(c if c.isprintable() and c != '"' else "_" for c in recording)
+    name = "".join(c if c.isprintable() and c not in '"/\\' else "_" for c in recording)
     return ("\n".join(["#!MLF!#", f'"*/{name}.lab"', *htk.rows(annotation), "."]) + "\n").encode()
 
 

@@ -36,7 +36,8 @@ def choose_tier(annotation: Annotation, tier: str | None = None) -> tuple[Tier, 
         annotation: with at least one interval tier.
         tier: its name (compared in NFC, then without case), or its number from 1, for names that occur twice. None
             takes the first of PREFERRED that is there, also as the end of a name such as "speaker - phones", else the
-            interval tier with most labelled intervals of at most SHORT seconds.
+            interval tier with most labelled intervals of at most SHORT seconds. Of several tiers of one name the one
+            with most such intervals is taken.
 
     Raises:
         UnknownTier: no tier of that name; the message lists the tiers.
@@ -45,32 +46,76 @@ def choose_tier(annotation: Annotation, tier: str | None = None) -> tuple[Tier, 
     if tier is not None:
         return _named(annotation, tier)
     candidates = [t for t in annotation.tiers if t.kind == "interval" and not is_derived(t.name)]
-    candidates = [t for t in candidates if t.entries] or candidates
+    filled = [t for t in candidates if len(t.entries) > 1 or any(not blank(s.label) for s in t.entries)]
+    candidates = filled or [t for t in candidates if t.entries] or candidates
     if not candidates:
         raise NoSegments(f"expected a tier of intervals, got {listed(annotation)}", pointer="tiers")
     chosen, why = _guess(candidates)
-    if len(candidates) == 1:
+    unfit = _unfit(annotation, candidates, chosen)
+    if len(candidates) == 1 and not unfit:
         return chosen, ()
-    others = ", ".join(shown(t.name) for t in candidates if t is not chosen)
-    message = f"took tier {shown(chosen.name)} ({len(chosen.entries)} intervals), {why}; not {others}"
-    return chosen, (Notice("tier-guessed", message, f"tiers/{chosen.name}", chosen.name),)
+    others = ", ".join(shown(t.name) for t in candidates if nfc(t.name) != nfc(chosen.name))
+    message = f"took tier {shown(chosen.name)} ({len(chosen.entries)} intervals), {why}" + (
+        others and f"; not {others}"
+    )
+    notices = [Notice("tier-guessed", message + unfit, f"tiers/{chosen.name}", chosen.name)]
+    same = [t for t in candidates if nfc(t.name) == nfc(chosen.name)]
+    return chosen, (*notices, *([_repeated(annotation, same, chosen)] if len(same) > 1 else []))
 
 
 def _guess(candidates: list[Tier]) -> tuple[Tier, str]:
     names = [nfc(t.name).casefold().strip() for t in candidates]
     for wanted in PREFERRED:
-        for t, name in zip(candidates, names, strict=True):
-            if name == wanted.casefold():
-                return t, "by its name"
+        if found := [t for t, name in zip(candidates, names, strict=True) if name == wanted.casefold()]:
+            return max(found, key=_fitness), "by its name"
     for wanted in PREFERRED[:2]:
         found = [t for t, name in zip(candidates, names, strict=True) if re.search(rf"\W{wanted}$", name)]
         if found:
             return max(found, key=lambda t: len(t.entries)), "by the end of its name"
-    most = max(
-        candidates,
-        key=lambda t: (sum(0 < s.end - s.start <= SHORT and not blank(s.label) for s in t.entries), len(t.entries)),
+    return max(candidates, key=_fitness), "which has most short intervals"
+
+
+def is_phone_tier(name: str) -> bool:
+    """True for the names under which phones are usually kept."""
+    name = nfc(name).casefold().strip()
+    return any(name == p.casefold() for p in PREFERRED) or any(re.search(rf"\W{p}$", name) for p in PREFERRED[:2])
+
+
+def short_intervals(tier: Tier) -> int:
+    """Labelled intervals of at most SHORT seconds."""
+    return sum(0 < s.end - s.start <= SHORT and not blank(s.label) for s in tier.entries)
+
+
+def _fitness(tier: Tier) -> tuple[int, int]:
+    """Of two tiers the one with the higher value is more probably that of the phones."""
+    return short_intervals(tier), len(tier.entries)
+
+
+def _unfit(annotation: Annotation, candidates: list[Tier], chosen: Tier) -> str:
+    """What a person should know of tiers that are named as if they had the phones, and were not looked at."""
+    if is_phone_tier(chosen.name):
+        return ""
+    told = [
+        f"; tier {shown(t.name)} {'holds points' if t.kind == 'point' and t.entries else 'is empty'}"
+        for t in annotation.tiers
+        if is_phone_tier(t.name) and not any(t is c for c in candidates)
+    ]
+    return "".join(told)
+
+
+def _repeated(annotation: Annotation, same: list[Tier], chosen: Tier) -> Notice:
+    """Several tiers of one name: which was taken, and why."""
+
+    def place(tier: Tier) -> str:
+        number = next(i for i, t in enumerate(annotation.tiers, 1) if t is tier)
+        return f"tier {number} with {short_intervals(tier)}"
+
+    others = ", ".join(place(t) for t in same if t is not chosen)
+    message = (
+        f"{len(same)} tiers are named {shown(chosen.name)}; took {place(chosen)} labelled intervals of at most "
+        f"{SHORT:g} s, not {others}"
     )
-    return most, "which has most short intervals"
+    return Notice("tier-repeated", message, f"tiers/{chosen.name}", chosen.name)
 
 
 def _named(annotation: Annotation, wanted: str) -> tuple[Tier, tuple[Notice, ...]]:
@@ -90,19 +135,16 @@ def _named(annotation: Annotation, wanted: str) -> tuple[Tier, tuple[Notice, ...
             value=wanted,
             details={"tiers": [t.name for t in annotation.tiers]},
         )
-    chosen = next((t for t in found if t.kind == "interval"), None)
-    if chosen is None:
+    intervals = [t for t in found if t.kind == "interval"]
+    if not intervals:
         raise UnknownTier(
             f"expected a tier of intervals, but {shown(wanted)} holds points; got {listed(annotation)}",
             pointer="tier",
             value=wanted,
             details={"tiers": [t.name for t in annotation.tiers]},
         )
-    if len(found) == 1:
-        return chosen, ()
-    place = annotation.tiers.index(chosen) + 1
-    message = f"{len(found)} tiers are named {shown(chosen.name)}; took the first of them, tier {place}"
-    return chosen, (Notice("tier-repeated", message, f"tiers/{chosen.name}", chosen.name),)
+    chosen = max(intervals, key=_fitness)
+    return chosen, ((_repeated(annotation, intervals, chosen),) if len(intervals) > 1 else ())
 
 
 def listed(annotation: Annotation) -> str:

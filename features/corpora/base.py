@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from array import array
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
@@ -9,9 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from phonechain.features import annotation
-from phonechain.features.annotation import Annotation
+from phonechain.features.annotation import Annotation, Tier
 from phonechain.features.annotation.base import nfc
 from phonechain.features.errors import AnnotationSyntaxError, Notice, PhonechainError, SegmentError
+from phonechain.features.files import printable_path
 from phonechain.features.segments import OnBadSegment, Segment, Utterance, settle
 
 Progress = Callable[[int, int], None]
@@ -39,7 +41,7 @@ class CorpusProblem:
     each: tuple[CorpusProblem, ...] = ()
 
     def __str__(self) -> str:
-        return f"{self.file}{'' if self.line is None else f':{self.line}'}: {self.message}"
+        return f"{printable_path(self.file)}{'' if self.line is None else f':{self.line}'}: {self.message}"
 
 
 @dataclass(slots=True)
@@ -89,9 +91,8 @@ class NoticeCount:
         out = []
         for code, (first, where, count) in self._seen.items():
             files = "1 file" if count == 1 else f"{count} files"
-            out.append(
-                Notice(code, f"{files}, the first {where}: {first.message}", str(where), first.value, first.limit)
-            )
+            name = printable_path(where)
+            out.append(Notice(code, f"{files}, the first {name}: {first.message}", name, first.value, first.limit))
         return out
 
 
@@ -144,32 +145,41 @@ def segments_of(
     Raises:
         PhonechainError: whatever is wrong with it.
     """
-    utterance = audio.stem if audio is not None else None
-    read = annotation.read(data, name=name, rate=rate, utterance=utterance)
-    if rate is None and audio is not None and any(n.code == "rate-assumed" for n in read.notices):
-        known = rate_of(audio)
-        read = annotation.read(data, name=name, rate=known, utterance=utterance) if known is not None else read
-    return segments_in(read, tier=tier, duration=duration, fix=fix, on_bad_segment=on_bad_segment, drop=drop)
+    read = read_beside(data, name, audio, rate) if audio is not None else annotation.read(data, name=name, rate=rate)
+    chosen, guessed = annotation.choose_tier(read, tier)
+    notices = [*read.notices, *guessed]
+    return segments_in(chosen, notices, duration=duration, fix=fix, on_bad_segment=on_bad_segment, drop=drop)
+
+
+def read_beside(data: bytes, name: str, audio: Path, rate: int | None = None) -> Annotation:
+    """The annotation of a recording: it says which one is meant where a file has several, and the rate if one is needed.
+
+    Raises:
+        AnnotationError: as `annotation.read`.
+    """
+    read = annotation.read(data, name=name, rate=rate, utterance=audio.stem)
+    if rate is None and any(n.code == "rate-assumed" for n in read.notices) and (known := rate_of(audio)) is not None:
+        return annotation.read(data, name=name, rate=known, utterance=audio.stem)
+    return read
 
 
 def segments_in(
-    read: Annotation,
+    chosen: Tier,
+    notices: Collection[Notice] = (),
     *,
-    tier: str | None = None,
     duration: float | None = None,
     fix: bool = False,
     on_bad_segment: OnBadSegment = "refuse",
     drop: Collection[str] = (),
 ) -> Segmentation:
-    """As `segments_of`, of an annotation that has been read."""
-    chosen, guessed = annotation.choose_tier(read, tier)
+    """As `segments_of`, of a tier that has been chosen; `notices` come first in the result's."""
     settled = settle(
         annotation.tier_segments(chosen), duration, fix=fix, on_bad_segment=on_bad_segment, lines=chosen.lines
     )
     kept = [(s, i) for s, i in zip(settled.segments, settled.indices, strict=True) if s.label not in drop]
     skipped = [Notice("segment-skipped", p.message, f"segments/{p.index}") for p in settled.problems]
     lines = array("I", [chosen.lines[i] for _, i in kept]) if len(chosen.lines) == len(chosen.entries) else ()
-    return Segmentation([s for s, _ in kept], [*read.notices, *guessed, *settled.notices, *skipped], lines)
+    return Segmentation([s for s, _ in kept], [*notices, *settled.notices, *skipped], lines)
 
 
 def rate_of(audio: Path) -> int | None:
@@ -177,7 +187,7 @@ def rate_of(audio: Path) -> int | None:
     import soundfile  # needed for few formats, so not for every import of this module
 
     try:
-        return int(soundfile.info(str(audio)).samplerate)
+        return int(soundfile.info(os.fsencode(audio)).samplerate)
     except (soundfile.LibsndfileError, OSError, RuntimeError):
         return None
 

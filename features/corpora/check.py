@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
+
 from phonechain.features.audio.reader import decode
 from phonechain.features.corpora.base import Corpus, CorpusProblem, NoticeCount, Progress, problem_of
 from phonechain.features.errors import Notice, PhonechainError
-from phonechain.features.segments import prepare
+from phonechain.features.segments import Utterance, prepare
+
+FEW_SEGMENTS = 1000
+"""Labelled segments under which a model learns little: some two minutes of speech."""
+
+FEW_OF_A_LABEL = 5
+"""Segments of a label under which hardly anything is learned of it."""
 
 RATE = 16000
 """Hz at which recordings are decoded: their lengths and oddities are told of the file, and memory stays bounded."""
@@ -42,3 +51,17 @@ def check(
         if progress is not None:
             progress(done, len(corpus.utterances))
     return problems, [*corpus.notices, *counted.notices()]
+
+
+def scarcity(utterances: Sequence[Utterance]) -> Notice | None:
+    """A warning where there is very little to train on; None where there is more."""
+    counts = Counter(s.label for u in utterances for s in u.segments if s.label is not None)
+    rare = [label for label, count in counts.items() if count < FEW_OF_A_LABEL]
+    if counts.total() >= FEW_SEGMENTS:
+        return None
+    message = (
+        f"very little to train on: {counts.total()} labelled segments in {len(utterances)} recordings, "
+        f"{len(rare)} of {len(counts)} labels fewer than {FEW_OF_A_LABEL} times; "
+        f"expect a poor model below some {FEW_SEGMENTS} segments"
+    )
+    return Notice("corpus-small", message, None, float(counts.total()), float(FEW_SEGMENTS))

@@ -1,35 +1,33 @@
 """The layout "audio beside annotations": files that differ in their suffix only, in any tree of folders.
 
-Where sound and annotations lie in trees of their own (`wav/a.wav`, `TextGrid/a.TextGrid`), files are paired by a name
-that occurs once on either side. Speakers and splits come from a table, else from the folders: the split is a top folder
-with a name such as `train`, the speaker the folder that holds the recording.
+`pairing` says which files belong together, `candidates` which of several annotates a recording. Speakers and splits come
+from a table, else from the folders: the split is a top folder with a name such as `train`, the speaker the folder that
+holds the recording.
 """
 
 from __future__ import annotations
 
-import os
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
 from pathlib import Path
 
-from phonechain.features import annotation
-from phonechain.features.annotation import Annotation
-from phonechain.features.annotation.base import MAX_BYTES
+from phonechain.features.annotation.base import nfc
+from phonechain.features.annotation.tiers import is_phone_tier
+from phonechain.features.corpora import pairing
 from phonechain.features.corpora import table as tables
 from phonechain.features.corpora.base import (
-    AUDIO_SUFFIXES,
     Corpus,
     CorpusProblem,
     NoticeCount,
     Progress,
-    Segmentation,
     Spelling,
     problem_of,
     segments_in,
-    segments_of,
 )
-from phonechain.features.errors import CorpusError, PhonechainError, UnrecognisedAnnotation
+from phonechain.features.corpora.candidates import Unusable, annotation_of
+from phonechain.features.corpora.pairing import Contents, Pair
+from phonechain.features.errors import CorpusError, Notice, PhonechainError
+from phonechain.features.files import printable_path
 from phonechain.features.segments import OnBadSegment, Utterance
 
 SPLITS = {
@@ -39,69 +37,11 @@ SPLITS = {
 }
 """Names of top folders, in lower case, and the splits that they are."""
 
-_KIND_FOLDERS = frozenset(
-    [
-        "wav",
-        "wavs",
-        "audio",
-        "sound",
-        "sounds",
-        "recordings",
-        "clips",
-        "textgrid",
-        "textgrids",
-        "annotation",
-        "annotations",
-        "label",
-        "labels",
-        "lab",
-        "labs",
-        "phn",
-    ]
-) | {s[1:] for s in AUDIO_SUFFIXES}
-"""Folder names that say what kind of file is inside, not who speaks."""
+KNOWN = 0.5
+"""Share of a file's labels that must be labels of the other files, where its tier has another name than theirs."""
 
-_DOUBTFUL = (".txt", ".csv", ".tsv", ".json")
-"""Suffixes under which other things are kept as often as annotations: tried last, passed over if they are none."""
-
-_SHARED = (".mlf", ".ctm", ".json")
-"""Suffixes of files that may annotate many recordings."""
-
-_ANNOTATIONS = sorted(annotation.SUFFIXES, key=lambda s: s in _DOUBTFUL)
-
-
-@dataclass(slots=True)
-class _Stem:
-    """The files of one path without suffix: audio, and annotations in the order in which they are preferred."""
-
-    audio: list[Path] = field(default_factory=list)
-    annotations: list[Path] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class Pair:
-    """A recording and the files that may annotate it; or its part of a file that annotates many, which has been read.
-
-    `annotations` are in the order in which they are to be tried.
-    """
-
-    audio: Path
-    annotations: list[Path]
-    part: Annotation | None = None
-    speaker: str | None = None
-    split: str | None = None
-
-
-@dataclass(slots=True)
-class _Found:
-    """What a folder holds, before any annotation is read."""
-
-    root: Path
-    rows: tables.Table | None
-    stems: dict[str, _Stem]
-    others: Counter[str]
-    pairs: list[Pair]
-    problems: list[CorpusProblem]
+NAMELESS = "labels"
+"""What a tier is called here whose file has no name for it (CTM, Audacity)."""
 
 
 def pairs(root: Path, *, table: Path | None = None) -> tuple[list[Pair], list[CorpusProblem]]:
@@ -113,12 +53,13 @@ def pairs(root: Path, *, table: Path | None = None) -> tuple[list[Pair], list[Co
     Raises:
         CorpusError: no folder, no pair of files in it, or a table that cannot be read.
     """
-    found = _find(root, table)
-    if not found.pairs:
-        raise _nothing(found)
-    for pair in found.pairs:
-        pair.speaker, pair.split = _whose(root, pair.audio, found.rows, _relative(root, pair.audio))
-    return found.pairs, found.problems
+    contents, rows = _contents(root, table)
+    found, problems = pairing.pair(contents)
+    if not found:
+        raise _nothing(contents, problems)
+    for pair in found:
+        pair.speaker, pair.split = _whose(root, pair.audio, rows, _relative(root, pair.audio))
+    return found, problems
 
 
 def read(
@@ -148,34 +89,46 @@ def read(
     Raises:
         CorpusError: no folder, no pair of files in it, or a table that cannot be read.
     """
-    found = _find(root, table)
-    pairs, rows = found.pairs, found.rows
-    corpus = Corpus(root, [], found.problems, layout="folder")
+    contents, rows = _contents(root, table)
+    found, problems = pairing.pair(contents)
+    corpus = Corpus(root, [], problems, layout="folder")
     counted, spelling = NoticeCount(), Spelling()
-    passed_over = 0
-    for done, pair in enumerate(pairs, 1):
-        file = pair.annotations[0]
+    tiers: list[str] = []
+    passed_over: list[Unusable] = []
+    taken: set[Path] = set()
+    for done, pair in enumerate(found, 1):
+        file = pair.file
         try:
-            file, read = _segments(pair, tier=tier, fix=fix, on_bad_segment=on_bad_segment, drop=drop)
-        except UnrecognisedAnnotation as error:
-            if file.suffix.lower() in _DOUBTFUL:
-                passed_over += 1
+            chosen = annotation_of(pair, tier)
+            file = chosen.file
+            read = segments_in(chosen.tier, chosen.notices, fix=fix, on_bad_segment=on_bad_segment, drop=drop)
+        except Unusable as unusable:
+            if unusable.doubtful:
+                passed_over.append(unusable)
+            elif isinstance(unusable.error, OSError):
+                message = f"cannot be read: {unusable.error.strerror}"
+                corpus.problems.append(CorpusProblem(unusable.file, None, message))
             else:
-                corpus.problems.append(problem_of(error, file))
+                corpus.problems.append(problem_of(unusable.error, unusable.file))
         except PhonechainError as error:
             corpus.problems.append(problem_of(error, file))
-        except OSError as error:
-            corpus.problems.append(CorpusProblem(file, None, f"cannot be read: {error.strerror}"))
         else:
+            taken.add(file)
             counted.add(file, read.notices)
             stem = _relative(root, pair.audio)
             speaker, split = _whose(root, pair.audio, rows, stem)
             segments = spelling.apply(read.segments)
             corpus.utterances.append(Utterance(stem, pair.audio, segments, speaker, split, file, read.lines))
+            tiers.append(chosen.tier.name)
         if progress is not None:
-            progress(done, len(pairs))
-    if passed_over == len(pairs):  # also where there are no pairs at all
-        raise _nothing(found)
+            progress(done, len(found))
+    if len(passed_over) == len(found):  # also where there are no pairs at all
+        raise _nothing(contents, corpus.problems, passed_over)
+    if tier is None:
+        _set_apart(corpus, tiers, counted)
+    spare = [f for pair in found for f in pair.others if f not in taken and f.suffix.lower() not in pairing.DOUBTFUL]
+    spare = [f for f in spare if not any(p.file == f for p in corpus.problems)]
+    corpus.problems += pairing.counted(root, spare, "annotation file", "no audio of its own")
     corpus.notices = counted.notices()
     _shorten_ids(corpus.utterances)
     if rows is not None:
@@ -183,151 +136,59 @@ def read(
     return corpus
 
 
-def _find(root: Path, table: Path | None) -> _Found:
-    """Raises CorpusError."""
+def _contents(root: Path, table: Path | None) -> tuple[Contents, tables.Table | None]:
+    """What the folder holds, and its table. Raises CorpusError."""
     if table is None:
         table = next((root / name for name in tables.NAMES if (root / name).is_file()), None)
     rows = tables.read(table) if table is not None else None
-    stems, others = _scan(root, table)
-    return _Found(root, rows, stems, others, *_pair(root, stems))
-
-
-def _scan(root: Path, table: Path | None) -> tuple[dict[str, _Stem], Counter[str]]:
-    """Files by path without suffix, and how many others there are of each suffix."""
     if not root.is_dir():
         got = "a file" if root.exists() else "no such path"
         raise CorpusError(f"expected a folder with audio beside annotations, got {got}: {root}")
-    stems: dict[str, _Stem] = defaultdict(_Stem)
-    others: Counter[str] = Counter()
-    for folder, folders, files in os.walk(root):
-        folders[:] = sorted(f for f in folders if not f.startswith("."))
-        for name in sorted(files):
-            base, suffix = os.path.splitext(name)
-            suffix = suffix.lower()
-            if name.startswith("."):  # also the "._" companions that macOS leaves on other disks
-                continue
-            path = Path(folder, name)
-            if path == table:
-                continue
-            if suffix in AUDIO_SUFFIXES:
-                stems[os.path.join(folder, base)].audio.append(path)
-            elif suffix in annotation.SUFFIXES:
-                stems[os.path.join(folder, base)].annotations.append(path)
-            else:
-                others[suffix or "no suffix"] += 1
-    for files_ in stems.values():
-        files_.annotations.sort(key=lambda p: _ANNOTATIONS.index(p.suffix.lower()))
-    return dict(stems), others
+    return pairing.scan(root, leave_out=table), rows
 
 
-def _pair(root: Path, stems: dict[str, _Stem]) -> tuple[list[Pair], list[CorpusProblem]]:
-    """Recordings with their annotations in order of path, and the files that found no partner, counted."""
-    pairs = [Pair(s.audio[0], s.annotations) for s in stems.values() if s.audio and s.annotations]
-    lone_audio = {s.audio[0] for s in stems.values() if s.audio and not s.annotations}
-    lone_annotations = [s.annotations for s in stems.values() if s.annotations and not s.audio]
-    for key in (lambda path: _place(root, path), lambda path: path.stem):
-        by_key: dict[str, list[Path]] = defaultdict(list)
-        for audio in lone_audio:
-            by_key[key(audio)].append(audio)
-        counts = Counter(key(a[0]) for a in lone_annotations)
-        left = []
-        for candidates in lone_annotations:
-            found = by_key.get(key(candidates[0]), [])
-            if len(found) == 1 and counts[key(candidates[0])] == 1:
-                pairs.append(Pair(found[0], candidates))
-                lone_audio.remove(found[0])
-            else:
-                left.append(candidates)
-        lone_annotations = left
-    unmatched, problems = [], []
-    for candidates in lone_annotations:
-        parts, problem = _parts(candidates[0], lone_audio) if lone_audio else ([], None)
-        pairs += parts
-        lone_audio -= {p.audio for p in parts}
-        if problem is not None:
-            problems.append(problem)
-        elif not parts and candidates[0].suffix.lower() not in _DOUBTFUL:
-            unmatched.append(candidates[0])
-    twice = [extra for s in stems.values() if s.annotations for extra in s.audio[1:]]
-    problems += [
-        *_counted(root, sorted(lone_audio), "audio file", "no annotation beside it"),
-        *_counted(root, unmatched, "annotation file", "no audio beside it"),
-        *_counted(root, twice, "further audio file", "the same name as another one, and was passed over"),
-    ]
-    return sorted(pairs, key=lambda p: p.audio), problems
+def _set_apart(corpus: Corpus, tiers: list[str], counted: NoticeCount) -> None:
+    """Leave out the files whose tier has another name and other labels than the rest's: words where those have phones."""
+    names = [nfc(t).casefold().strip() for t in tiers]
+    usual = _usual(names)
+    if usual is None:
+        return
+    spelled = tiers[names.index(usual)]
+    labels = {s.label for u, name in zip(corpus.utterances, names, strict=True) if name == usual for s in u.segments}
+    kept = []
+    for u, name, own in zip(corpus.utterances, names, tiers, strict=True):
+        given = [s.label for s in u.segments if s.label is not None]
+        known = sum(label in labels for label in given)
+        if name in (usual, NAMELESS):
+            kept.append(u)
+            continue
+        file = u.annotation or u.audio
+        what = f"the segments are in tier '{own}', in {names.count(usual)} other files in '{spelled}'"
+        if given and known < KNOWN * len(given):
+            message = f"{what}, where {known} of these {len(given)} labels are known: left out; name a tier to use it"
+            corpus.problems.append(CorpusProblem(file, None, message))
+        else:
+            kept.append(u)
+            counted.add(file, [Notice("tier-differs", what, "tiers", own)])
+    corpus.utterances = kept
 
 
-def _place(root: Path, path: Path) -> str:
-    """The path below the root without suffix and without folders that name a kind of file."""
-    return "/".join([*_folders(root, path), path.stem]).casefold()
-
-
-def _folders(root: Path, path: Path) -> list[str]:
-    return [f for f in path.relative_to(root).parts[:-1] if f.casefold() not in _KIND_FOLDERS]
-
-
-def _parts(file: Path, lone_audio: set[Path]) -> tuple[list[Pair], CorpusProblem | None]:
-    """The recordings that a file of many (MLF, CTM, a Label Studio export) annotates; none if it is another kind."""
-    if file.suffix.lower() not in _SHARED:
-        return [], None
-    try:
-        recordings = annotation.read_all(_bytes(file), name=file.name)
-    except UnrecognisedAnnotation:
-        return [], None
-    except PhonechainError as error:
-        return [], problem_of(error, file)
-    except OSError as error:
-        return [], CorpusProblem(file, None, f"cannot be read: {error.strerror}")
-    return [Pair(a, [file], recordings[a.stem]) for a in lone_audio if a.stem in recordings], None
-
-
-def _counted(root: Path, files: list[Path], what: str, lack: str) -> list[CorpusProblem]:
-    if not files:
-        return []
-    if len(files) == 1:
-        return [CorpusProblem(files[0], None, f"this {what} has {lack}")]
-    folder = Path(os.path.commonpath([f.parent for f in files]))
-    example = files[0].relative_to(root)
-    return [CorpusProblem(folder, None, f"{len(files)} {what}s have {lack}, the first {example}")]
-
-
-def _segments(
-    pair: Pair, *, tier: str | None, fix: bool, on_bad_segment: OnBadSegment, drop: Collection[str]
-) -> tuple[Path, Segmentation]:
-    """The first candidate that is an annotation, and its segments; its error if none is."""
-    if pair.part is not None:
-        part = segments_in(pair.part, tier=tier, fix=fix, on_bad_segment=on_bad_segment, drop=drop)
-        return pair.annotations[0], part
-    for file in pair.annotations:
-        try:
-            return file, segments_of(
-                _bytes(file),
-                file.name,
-                tier=tier,
-                fix=fix,
-                on_bad_segment=on_bad_segment,
-                drop=drop,
-                audio=pair.audio,
-            )
-        except UnrecognisedAnnotation:
-            if file is pair.annotations[-1]:
-                raise
-    raise AssertionError("there is always a candidate")
-
-
-def _bytes(file: Path) -> bytes:
-    with open(file, "rb") as handle:
-        return handle.read(MAX_BYTES + 1)
+def _usual(names: list[str]) -> str | None:
+    """The name that most files' tier has, if it is a usual one for phones or that of more than half of them."""
+    for name, count in Counter(names).most_common():
+        if is_phone_tier(name) or 2 * count > len(names):
+            return name
+    return None
 
 
 def _relative(root: Path, audio: Path) -> str:
-    return audio.relative_to(root).with_suffix("").as_posix()
+    return printable_path(audio.relative_to(root).with_suffix("").as_posix())
 
 
 def _whose(root: Path, audio: Path, rows: tables.Table | None, stem: str) -> tuple[str | None, str | None]:
     """(speaker, split): what the table says, else what the folders say."""
     row = rows.find(stem) if rows is not None else None
-    folders = _folders(root, audio)
+    folders = pairing.folders_of(root, audio)
     split = SPLITS.get(folders[0].casefold()) if folders else None
     inner = folders[1:] if split else folders
     speaker = inner[-1] if inner else None
@@ -361,10 +222,9 @@ def _table_problems(rows: tables.Table, utterances: list[Utterance]) -> list[Cor
     return problems
 
 
-def _nothing(there: _Found) -> CorpusError:
-    """What was looked for, and what is there instead."""
-    audio = [a for s in there.stems.values() for a in s.audio]
-    annotations = [a for s in there.stems.values() for a in s.annotations]
+def _nothing(there: Contents, problems: list[CorpusProblem], passed_over: Collection[Unusable] = ()) -> CorpusError:
+    """What was looked for, what is there instead, and what stood in the way."""
+    audio, annotations = there.audio, there.annotations
     found = [f"{len(audio)} audio files ({_suffixes(audio)})" if audio else "no audio file"]
     found.append(
         f"{len(annotations)} possible annotation files ({_suffixes(annotations)})"
@@ -375,7 +235,15 @@ def _nothing(there: _Found) -> CorpusError:
         most = ", ".join(s for s, _ in there.others.most_common(5))
         found.append(f"{there.others.total()} other files ({most})")
     hint = ""
-    if audio and annotations:
+    if passed_over:
+        first = next(iter(passed_over))
+        name = printable_path(first.file.relative_to(there.root))
+        hint = (
+            f"; of {len(passed_over)} recordings with a file of the same name none has an annotation, {name}: {first}"
+        )
+    elif unclear := next((p for p in problems if "equally well" in p.message), None):
+        hint = f"; {printable_path(unclear.file.relative_to(there.root))}: {unclear.message}"
+    elif audio and annotations:
         pair = f"{audio[0].name} and {annotations[0].name}"
         hint = f"; names must be equal up to the suffix, as a.wav and a.TextGrid, not as {pair}"
     return CorpusError(
