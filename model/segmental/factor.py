@@ -1,0 +1,144 @@
+"""The factor of every candidate segment at once: a sum-product network whose leaves are cumulated, not recomputed.
+
+    B  recordings   T  frames   N  grid steps   D  longest duration, steps   C  channels   K  labels
+    L = H I K  leaves: H states of each of I hidden variables of each label
+
+A leaf of the sum-product network (Eq. Qsp, one layer) is linear in the features of its segment: means of the track over the
+parts of a 3:4:3 split, its sum over the segment, its values at both ends (the 92 features of the paper are of this form,
+but for the duration, which has a table of its own). So each frame is projected once for each role and leaf, the projections
+of parts are cumulated along time, and a candidate's leaf is a difference of a few of these sums. Time is continuous, as
+in `phonechain.features.pooling`: a frame stands for the 10 ms around its centre, and integrals between frames are exact.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from phonechain.features.pooling import PARTS
+
+ROLES = ("mean1", "mean2", "mean3", "sum", "begin", "end")
+"""What a channel can mean to a leaf: over a part of the segment, over all of it, or at one of its ends."""
+
+SUM_SCALE = 0.1
+"""Weight of a frame in a sum: one over 100 ms counts as much as a mean does."""
+
+
+class SegmentFactor(nn.Module):
+    """Log-potentials of all candidate segments from a track of frames.
+
+    Args:
+        channels: C.
+        labels: K.
+        products: I, hidden variables of a label.
+        states: H, states of each.
+        scale: standard deviation of the weights at the start.
+
+    Shape:
+        track [B, T, C] -> scores [B, N, D, K] as `sums.Lattice` wants them, with T > N * frames_per_step.
+    """
+
+    def __init__(self, channels: int, labels: int, *, products: int, states: int, scale: float = 0.02) -> None:
+        super().__init__()
+        self.channels, self.labels, self.products, self.states = channels, labels, products, states
+        self.leaves = states * products * labels
+        self.weight = nn.Parameter(torch.randn(len(ROLES), self.leaves, channels) * scale)
+        self.bias = nn.Parameter(torch.randn(self.leaves) * scale)
+
+    def forward(self, track: Tensor, steps: int, durations: int, frames_per_step: int) -> Tensor:
+        """Scores for `steps` grid steps (N) and `durations` (D)."""
+        b, t, c = track.shape
+        s = frames_per_step
+        if t <= steps * s:
+            raise ValueError(f"expected more than {steps * s} frames for {steps} steps, got {t}")
+        projected = (track @ self.weight.reshape(-1, c).T).view(b, t, len(ROLES), self.leaves)
+        integral = _integral(projected[:, :, :4])  # [B, 2T - 1, 4, L]
+        one, two, three = (integral[:, :, r] / PARTS[r] for r in range(3))
+        grid = slice(0, 2 * s * steps + 1, 2 * s)
+        whole = integral[:, grid, 3] * SUM_SCALE
+        points = slice(0, s * steps + 1, s)
+        begin = projected[:, points, 4] - whole + self.bias
+        end = projected[:, points, 5] + whole
+        shape = (self.states, self.products, self.labels)
+        return _Scores.apply(-one[:, grid], three[:, grid], one - two, two - three, begin, end, durations, s, shape)
+
+
+def _integral(x: Tensor) -> Tensor:
+    """[B, T, ...] -> [B, 2T - 1, ...]: from the first frame's centre to each centre and to each border between cells."""
+    before = torch.cumsum(x, 1) - x - 0.5 * x[:, :1]  # up to the left border of each cell
+    both = torch.stack([before + 0.5 * x, before + x], 2).flatten(1, 2)
+    return both[:, :-1]
+
+
+def _between(track: Tensor, at: float, stride: int, count: int) -> tuple[Tensor, Tensor, float]:
+    """Rows of a track [B, 2T - 1, L] before and after `at`, `at + stride`, ..., and the share of those after."""
+    low = math.floor(at + 1e-9)
+    share = max(0.0, at - low)
+    reach = stride * (count - 1) + 1
+    after = low + 1 if share > 1e-9 else low
+    return track[:, low : low + reach : stride], track[:, after : after + reach : stride], share
+
+
+class _Scores(torch.autograd.Function):
+    """Leaves of one duration after the other, each collapsed over its states at once: all leaves never exist together.
+
+    leaf(i, d) = (begin_mean[i] + end_mean[i + d] + first[2s (i + .3 d)] + second[2s (i + .7 d)]) / (s d) + begin[i] + end[i + d]
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, begin_mean: Tensor, end_mean: Tensor, first: Tensor, second: Tensor, begin: Tensor, end: Tensor,
+        durations: int, s: int, shape: tuple[int, int, int],
+    ) -> Tensor:  # fmt: skip
+        b, points, _ = begin.shape
+        n = points - 1
+        states, products, labels = shape
+        out = begin.new_zeros(b, n, durations, labels)
+        kept = []
+        want = any(ctx.needs_input_grad)
+        for d in range(1, min(durations, n) + 1):
+            m = n - d + 1
+            leaf = begin_mean[:, :m] + end_mean[:, d:]
+            for track, part in ((first, PARTS[0]), (second, PARTS[0] + PARTS[1])):
+                low, high, share = _between(track, 2 * s * d * part, 2 * s, m)
+                leaf += low if share == 0.0 else torch.lerp(low, high, share)
+            leaf = torch.add(begin[:, :m], leaf, alpha=1.0 / (s * d)).add_(end[:, d:])
+            leaf = leaf.view(b, m, states, products * labels)
+            top = leaf.amax(2, keepdim=True)
+            posterior = leaf.sub_(top).exp_()
+            total = posterior.sum(2, keepdim=True)
+            if want:
+                kept.append(posterior.div_(total))
+            value = total.log_().add_(top).view(b, m, products, labels)
+            torch.sum(value, 2, out=out[:, d - 1 :, d - 1])
+        ctx.save_for_backward(*kept)
+        ctx.sizes = (begin.shape, first.shape, durations, s, shape)
+        return out
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *outputs: Tensor) -> tuple[Any, ...]:
+        (grad,) = outputs
+        points_shape, half_shape, _durations, s, (_, products, labels) = ctx.sizes
+        b, points, leaves = points_shape
+        n = points - 1
+        begin_mean, end_mean, begin, end = (grad.new_zeros(points_shape) for _ in range(4))
+        first, second = (grad.new_zeros(half_shape) for _ in range(2))
+        for d, posterior in enumerate(ctx.saved_tensors, 1):
+            m = n - d + 1
+            value = grad[:, d - 1 :, d - 1][:, :, None, None, :].expand(b, m, 1, products, labels).reshape(b, m, 1, -1)
+            leaf = (posterior * value).view(b, m, leaves)
+            begin[:, :m] += leaf
+            end[:, d:] += leaf
+            leaf *= 1.0 / (s * d)
+            begin_mean[:, :m] += leaf
+            end_mean[:, d:] += leaf
+            for track, part in ((first, PARTS[0]), (second, PARTS[0] + PARTS[1])):
+                low, high, share = _between(track, 2 * s * d * part, 2 * s, m)
+                low.add_(leaf, alpha=1.0 - share)
+                if share:
+                    high.add_(leaf, alpha=share)
+        return begin_mean, end_mean, first, second, begin, end, None, None, None
