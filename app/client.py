@@ -169,7 +169,7 @@ class Client:
         return self._json(self._ask("GET", "/models"))
 
     def upload_model(self, file: str | Path, name: str | None = None) -> dict[str, Any]:
-        """Put a model file on the shelf."""
+        """Put a model file on the versions."""
         headers = {"content-type": "application/octet-stream"}
         params = {"name": name} if name else {}
         return self._json(self._ask("POST", "/models", params=params, content=Path(file).read_bytes(), headers=headers))

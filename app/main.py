@@ -1,4 +1,4 @@
-"""The service: `create_app` puts routes, limits, errors and the scorer together."""
+"""The service: `create_app` puts routes, limits, errors and the batcher together."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from phonechain.app.http.routes import keys as keys_of
 from phonechain.app.http.routes import metrics as metrics_page
 from phonechain.app.http.routes import problems as problem_pages
 from phonechain.app.jobs.engine import Engine
-from phonechain.app.jobs.events import Feed
+from phonechain.app.jobs.events import EventStreams
 from phonechain.app.labelling import pipeline as labelling
-from phonechain.app.labelling.batcher import Scorer
+from phonechain.app.labelling.batcher import Batcher
 from phonechain.app.models.catalog import Models
 from phonechain.app.models.registry import Registry
 from phonechain.app.ops.metrics import Metrics, Now
@@ -29,7 +29,7 @@ from phonechain.app.ops.readiness import Readiness
 from phonechain.app.ops.tracing import Tracing
 from phonechain.app.problems import documents as problems
 from phonechain.app.settings import Settings, load
-from phonechain.app.storage.workspace import Place
+from phonechain.app.storage.workspace import Workspace
 from phonechain.app.version import version
 from phonechain.features import annotation as notation
 
@@ -48,13 +48,13 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        await app.state.scorer.start()
+        await app.state.batcher.start()
         engine.start()
-        await warm(app.state.scorer, registry)
+        await warm(app.state.batcher, registry)
         yield
         readiness.stopping = True
         app.state.feed.close()
-        await app.state.scorer.stop()
+        await app.state.batcher.stop()
         await asyncio.to_thread(engine.stop)
         await asyncio.to_thread(tracing.close)
         now.close()
@@ -73,15 +73,15 @@ def create_app(
     app.state.registry = registry
     app.state.stopping = False
     metrics = app.state.metrics = Metrics()
-    app.state.scorer = Scorer(settings, metrics.batch)
-    place = app.state.place = Place.of(settings)
-    _ = place.db, place.store  # addresses that cannot be are refused now, not by the first request
-    engine = app.state.engine = Engine(settings, place)
-    app.state.models = Models(settings, registry, place, engine)
-    app.state.feed = Feed(place.db)
-    keys = app.state.keys = Keys(settings, place, engine)
-    readiness = app.state.readiness = Readiness(settings, app.state.scorer, engine)
-    now = app.state.now = Now(app.state.scorer, app.state.models, engine)
+    app.state.batcher = Batcher(settings, metrics.count_batch)
+    workspace = app.state.workspace = Workspace.of(settings)
+    _ = workspace.db, workspace.store  # addresses that cannot be are refused now, not by the first request
+    engine = app.state.engine = Engine(settings, workspace)
+    app.state.models = Models(settings, registry, workspace, engine)
+    app.state.feed = EventStreams(workspace.db)
+    keys = app.state.keys = Keys(settings, workspace, engine)
+    readiness = app.state.readiness = Readiness(settings, app.state.batcher, engine)
+    now = app.state.now = Now(app.state.batcher, app.state.models, engine)
     metrics.registry.register(now)
     # The last one added is the outermost: every answer has an id, also that of a refused body.
     app.add_middleware(BodyLimit, limit=settings.max_body_bytes, uploads=settings.max_upload_bytes)
@@ -101,9 +101,9 @@ def create_app(
     return app
 
 
-async def warm(scorer: Scorer, registry: Registry) -> None:
+async def warm(batcher: Batcher, registry: Registry) -> None:
     """Label the sample with every model: what libraries load or compile on first use is done before requests come."""
     segmentation = notation.read(samples.SEGMENTS.read_bytes(), name=samples.SEGMENTS.name)
     for entry in registry:
-        ready = await scorer.in_pool(labelling.prepared, samples.AUDIO, segmentation, entry.labeler.features_)
-        await scorer.label(entry, ready.features, ready.segments, n_best=1, decode="posterior")
+        ready = await batcher.in_pool(labelling.prepare_utterance, samples.AUDIO, segmentation, entry.labeler.features_)
+        await batcher.label(entry, ready.features, ready.segments, n_best=1, decode="posterior")

@@ -9,7 +9,7 @@ import typer
 from phonechain.features.errors import SettingsError
 
 if TYPE_CHECKING:
-    from phonechain.app.storage.workspace import Place
+    from phonechain.app.storage.workspace import Workspace
 
 db = typer.Typer(
     help="The database of the service, as PHONECHAIN_DATABASE and PHONECHAIN_DATA say.", no_args_is_help=True
@@ -17,14 +17,14 @@ db = typer.Typer(
 keys = typer.Typer(help="API keys of the service.", no_args_is_help=True)
 
 
-def _place() -> Place:
+def _place() -> Workspace:
     from phonechain.app import settings
-    from phonechain.app.storage.workspace import Place
+    from phonechain.app.storage.workspace import Workspace
 
-    place = Place.of(settings.load())
-    if place.db.sqlite:
-        place.root.mkdir(parents=True, exist_ok=True)
-    return place
+    workspace = Workspace.of(settings.load())
+    if workspace.db.sqlite:
+        workspace.root.mkdir(parents=True, exist_ok=True)
+    return workspace
 
 
 @db.command("upgrade")
@@ -74,9 +74,9 @@ def add(
     for given in scopes:
         if given not in security.SCOPES:
             raise SettingsError(f"--scope: expected one of {', '.join(security.SCOPES)}, got {given!r}", value=given)
-    place = _place()
-    migrate.upgrade(place.db)
-    row, key = security.make(place, name, scopes, admin_key=settings.load().admin_key is not None)
+    workspace = _place()
+    migrate.upgrade(workspace.db)
+    row, key = security.make(workspace, name, scopes, admin_key=settings.load().admin_key is not None)
     typer.echo(key)
     typer.echo(f"id {row.id}, scopes {', '.join(scopes)}", err=True)
 
@@ -85,13 +85,17 @@ def add(
 def list_() -> None:
     """List the keys, without their secrets."""
     from phonechain.app.cli import common
-    from phonechain.app.http import pagination as paging
+    from phonechain.app.http import pagination
     from phonechain.app.http.middleware import keys as security
 
     table = common.table("id", "name", "scopes", "created", "revoked")
-    for row in security.everything(_place()):
+    for row in security.list_all(_place()):
         table.add_row(
-            row.id, row.name, " ".join(row.scopes), paging.moment(row.created), paging.moment(row.revoked) or ""
+            row.id,
+            row.name,
+            " ".join(row.scopes),
+            pagination.timestamp(row.created),
+            pagination.timestamp(row.revoked) or "",
         )
     common.console().print(table)
 

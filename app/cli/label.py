@@ -120,7 +120,7 @@ def written(
         return json.dumps(answer, ensure_ascii=False, indent=2).encode("utf-8") + b"\n"
     from phonechain.app.labelling import pipeline as labelling
 
-    return labelling.annotated(ready, labelled, wanted)
+    return labelling.render_annotation(ready, labelled, wanted)
 
 
 def checked_options(**options: Any) -> dict[str, Any]:
@@ -172,7 +172,7 @@ def label_files(
     from phonechain.features import annotation as notation
 
     segmentation = notation.read(segments.read_bytes(), name=segments.name)
-    ready = labelling.prepared(audio, segmentation, labeler.features_, **options)
+    ready = labelling.prepare_utterance(audio, segmentation, labeler.features_, **options)
     [labelled] = labelling.label_sequences(
         labeler, [(ready.features, ready.segments, ready.starts)], n_best=n_best, decode=decode
     )

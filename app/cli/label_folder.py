@@ -210,7 +210,9 @@ def _prepared(
         try:
             chosen = annotation_of(pair, options.get("tier"))
             file, annotation = chosen.file, chosen.annotation
-            prepared = labelling.prepared(pair.audio, annotation, labeler.features_, chosen=chosen.tier, **options)
+            prepared = labelling.prepare_utterance(
+                pair.audio, annotation, labeler.features_, chosen=chosen.tier, **options
+            )
             prepared.notices = tuple(dict.fromkeys((*chosen.notices, *prepared.notices)))
         except Unusable as unusable:
             fail(unusable.file, unusable.error)

@@ -19,13 +19,13 @@ from phonechain.app.problems.errors import InvalidRequest
 from phonechain.app.settings import Settings
 from phonechain.app.storage.archives import Caps
 from phonechain.app.storage.tables import Corpus
-from phonechain.app.storage.workspace import Place
+from phonechain.app.storage.workspace import Workspace
 
 _PLAIN = re.compile(r"[^\w.-]+")
 
 
-async def taken(
-    files: Sequence[UploadFile], settings: Settings, place: Place, options: dict[str, Any]
+async def receive(
+    files: Sequence[UploadFile], settings: Settings, workspace: Workspace, options: dict[str, Any]
 ) -> tuple[Corpus, list[str]]:
     """(the corpus, what is the same for the same files). One file is an archive; several are audio and annotations.
 
@@ -36,19 +36,21 @@ async def taken(
     """
     caps = Caps(settings.max_archive_files, settings.max_archive_bytes)
     if len(files) == 1:
-        digest = await uploads.keep_file(files[0].file, place, settings.max_upload_bytes)
+        digest = await uploads.keep_file(files[0].file, workspace, settings.max_upload_bytes)
         digests = [digest]
     else:
-        digest, digests = await asyncio.to_thread(_packed, files, place)
-    corpus = await asyncio.to_thread(intake.from_archive, place, digest, "files of a job", options, caps, hidden=True)
+        digest, digests = await asyncio.to_thread(_pack, files, workspace)
+    corpus = await asyncio.to_thread(
+        intake.from_archive, workspace, digest, "files of a job", options, caps, hidden=True
+    )
     return corpus, digests
 
 
-def _packed(files: Sequence[UploadFile], place: Place) -> tuple[str, list[str]]:
+def _pack(files: Sequence[UploadFile], workspace: Workspace) -> tuple[str, list[str]]:
     """(an archive of the files, the name and digest of each). Only the last part of a client's name is used."""
     seen: set[str] = set()
     digests: list[str] = []
-    with place.store.writing() as out:
+    with workspace.store.writing() as out:
         buffer = io.BytesIO()
         with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
             for file in files:

@@ -17,7 +17,7 @@ from phonechain.app.storage import archives
 from phonechain.app.storage.archives import Caps
 from phonechain.app.storage.blobs import remote
 from phonechain.app.storage.tables import Corpus
-from phonechain.app.storage.workspace import Place, locked
+from phonechain.app.storage.workspace import Workspace, locked
 from phonechain.features.corpora.base import Spelling, segments_of
 from phonechain.features.errors import CorpusError, PhonechainError
 from phonechain.features.files import write_whole
@@ -73,33 +73,33 @@ def _unreadable(name: str, error: OSError) -> CorpusError:
     return CorpusError(f"expected a readable file, got {reason.lower()}: {Path(name).name}")
 
 
-def files(place: Place, corpus: Corpus) -> Files:
+def files(workspace: Workspace, corpus: Corpus) -> Files:
     """The files of a corpus, unpacked or fetched first where that is needed.
 
     Raises:
         ArchiveError, StorageFull, CorpusError.
     """
-    cache = place.root / "cache"
+    cache = workspace.root / "cache"
     if corpus.source == "list":
         return Files(None, cache)
     if corpus.source == "folder":
         return Files(Path(corpus.location), cache)
     if corpus.source == "url":
-        return Files(fetched(place, corpus.location, corpus.options["fingerprint"]), cache)
-    return Files(unpacked(place, corpus.location), cache)
+        return Files(fetch(workspace, corpus.location, corpus.options["fingerprint"]), cache)
+    return Files(unpack(workspace, corpus.location), cache)
 
 
-def unpacked(place: Place, digest: str, caps: Caps = UNPACKED) -> Path:
+def unpack(workspace: Workspace, digest: str, caps: Caps = UNPACKED) -> Path:
     """The folder of an archive's files, unpacked now if it is not there. Raises ArchiveError, StorageFull."""
-    folder = place.root / "cache" / "corpora" / digest
+    folder = workspace.root / "cache" / "corpora" / digest
     if not folder.is_dir():
         with locked(folder.with_name(f".{digest}.lock")):
             if not folder.is_dir():
-                archives.unpack(place.store.local(digest), folder, caps)
+                archives.unpack(workspace.store.local(digest), folder, caps)
     return folder
 
 
-def listing(url: str) -> tuple[Any, str, dict[str, Any], str]:
+def list_url(url: str) -> tuple[Any, str, dict[str, Any], str]:
     """(file system, path, its files, fingerprint of names and sizes) under a URL. Raises CorpusError."""
     system, path = remote(url, "the corpus")
     try:
@@ -114,19 +114,19 @@ def listing(url: str) -> tuple[Any, str, dict[str, Any], str]:
     return system, path, found, hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 
 
-def fetched(place: Place, url: str, fingerprint: str) -> Path:
+def fetch(workspace: Workspace, url: str, fingerprint: str) -> Path:
     """The folder of copies of everything under a URL.
 
     Raises:
         CorpusError: what is there has changed since the corpus was registered.
     """
-    folder = place.root / "cache" / "corpora" / fingerprint
+    folder = workspace.root / "cache" / "corpora" / fingerprint
     if folder.is_dir():
         return folder
     with locked(folder.with_name(f".{fingerprint}.lock")):
         if folder.is_dir():
             return folder
-        system, path, found, now = listing(url)
+        system, path, found, now = list_url(url)
         if now != fingerprint:
             raise CorpusError("expected the files that were registered, got others: register the corpus again")
         partial = Path(tempfile.mkdtemp(dir=folder.parent, prefix=".fetching-"))
@@ -141,23 +141,23 @@ def fetched(place: Place, url: str, fingerprint: str) -> Path:
     return folder
 
 
-def lines(place: Place, corpus: Corpus, start: int = 0, count: int | None = None) -> Iterator[Line]:
+def lines(workspace: Workspace, corpus: Corpus, start: int = 0, count: int | None = None) -> Iterator[Line]:
     """A range of the corpus's utterances."""
-    return manifest.read(place.store.local(corpus.manifest), start, count)
+    return manifest.read(workspace.store.local(corpus.manifest), start, count)
 
 
 def utterances(
-    place: Place,
+    workspace: Workspace,
     corpus: Corpus,
     *,
     progress: Callable[[int, int], None] | None = None,
     problem: Callable[[Line, PhonechainError], None] | None = None,
 ) -> list[Utterance]:
     """Every utterance with its segments; `problem` is called for those whose annotation cannot be used."""
-    source, spelling = files(place, corpus), Spelling()
+    source, spelling = files(workspace, corpus), Spelling()
     options = corpus.options
     read: list[Utterance] = []
-    for line in lines(place, corpus):
+    for line in lines(workspace, corpus):
         try:
             path = source.path(line.audio)
             found = segments_of(
@@ -178,5 +178,5 @@ def utterances(
                 Utterance(line.id, path, segments, line.speaker, line.split, Path(line.annotation), found.lines)
             )
         if progress is not None:
-            progress(line.place + 1, corpus.utterances)
+            progress(line.index + 1, corpus.utterances)
     return read

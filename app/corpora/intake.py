@@ -15,7 +15,7 @@ from phonechain.app.problems.errors import InvalidRequest, PlaceNotAllowed
 from phonechain.app.storage.archives import Caps
 from phonechain.app.storage.ids import new_id
 from phonechain.app.storage.tables import Corpus
-from phonechain.app.storage.workspace import Place
+from phonechain.app.storage.workspace import Workspace
 from phonechain.features import corpora
 from phonechain.features.corpora import CorpusProblem
 from phonechain.features.errors import CorpusError
@@ -27,18 +27,18 @@ LONGEST_LINE = 16_384
 
 
 def from_archive(
-    place: Place, digest: str, name: str, options: dict[str, Any], caps: Caps, *, hidden: bool = False
+    workspace: Workspace, digest: str, name: str, options: dict[str, Any], caps: Caps, *, hidden: bool = False
 ) -> Corpus:
     """A corpus out of an uploaded archive, which is a blob already.
 
     Raises:
         ArchiveError, ArchiveTooLarge, StorageFull, CorpusError.
     """
-    root = contents.unpacked(place, digest, caps)
-    return _scanned(place, root, name, "upload", digest, options, hidden=hidden)
+    root = contents.unpack(workspace, digest, caps)
+    return _scanned(workspace, root, name, "upload", digest, options, hidden=hidden)
 
 
-def from_folder(place: Place, folder: str, name: str, options: dict[str, Any], roots: Sequence[str]) -> Corpus:
+def from_folder(workspace: Workspace, folder: str, name: str, options: dict[str, Any], roots: Sequence[str]) -> Corpus:
     """A corpus out of a folder of the server.
 
     Raises:
@@ -46,22 +46,24 @@ def from_folder(place: Place, folder: str, name: str, options: dict[str, Any], r
         CorpusError.
     """
     path = Path(allowed(folder, roots))
-    return _scanned(place, path, name, "folder", str(path), options, roots=roots)
+    return _scanned(workspace, path, name, "folder", str(path), options, roots=roots)
 
 
-def from_url(place: Place, url: str, name: str, options: dict[str, Any], roots: Sequence[str]) -> Corpus:
+def from_url(workspace: Workspace, url: str, name: str, options: dict[str, Any], roots: Sequence[str]) -> Corpus:
     """A corpus out of everything under a URL that fsspec opens.
 
     Raises:
         PlaceNotAllowed, CorpusError, SettingsError.
     """
     url = allowed(url, roots)
-    _, _, _, fingerprint = contents.listing(url)
-    root = contents.fetched(place, url, fingerprint)
-    return _scanned(place, root, name, "url", url, {**options, "fingerprint": fingerprint})
+    _, _, _, fingerprint = contents.list_url(url)
+    root = contents.fetch(workspace, url, fingerprint)
+    return _scanned(workspace, root, name, "url", url, {**options, "fingerprint": fingerprint})
 
 
-def from_list(place: Place, lines: Iterable[bytes], name: str, options: dict[str, Any], roots: Sequence[str]) -> Corpus:
+def from_list(
+    workspace: Workspace, lines: Iterable[bytes], name: str, options: dict[str, Any], roots: Sequence[str]
+) -> Corpus:
     """A corpus by reference: lines of JSON with `audio` and `annotation`, each a path or URL under one of the `roots`.
 
     Only the list is read: a file that is not there becomes an error row of the job that needs it.
@@ -92,8 +94,8 @@ def from_list(place: Place, lines: Iterable[bytes], name: str, options: dict[str
             count += 1
             yield line
 
-    with place.store.writing() as file:
-        for data in manifest.written(checked()):
+    with workspace.store.writing() as file:
+        for data in manifest.render(checked()):
             file.write(data)
     if not count:
         raise CorpusError("expected a list with at least one utterance, got none")
@@ -103,7 +105,7 @@ def from_list(place: Place, lines: Iterable[bytes], name: str, options: dict[str
     )  # fmt: skip
 
 
-def _reference(raw: bytes, number: int, place: int, roots: Sequence[str]) -> Line:
+def _reference(raw: bytes, number: int, index: int, roots: Sequence[str]) -> Line:
     where = f"line {number}"
     if len(raw) > LONGEST_LINE:
         raise CorpusError(f"{where}: expected at most {LONGEST_LINE} bytes, got {len(raw)}", pointer=where)
@@ -123,11 +125,11 @@ def _reference(raw: bytes, number: int, place: int, roots: Sequence[str]) -> Lin
             raise CorpusError(f"{where}: expected {key!r} to be text, got {str(entry[key])[:80]}", pointer=where)
     audio, annotation = (allowed(entry[key], roots, where) for key in ("audio", "annotation"))
     name = entry.get("id") or Path(audio).stem
-    return Line(place, name, audio, annotation, entry.get("speaker"), entry.get("split"))
+    return Line(index, name, audio, annotation, entry.get("speaker"), entry.get("split"))
 
 
 def _scanned(
-    place: Place, root: Path, name: str, source: str, location: str, options: dict[str, Any], *,
+    workspace: Workspace, root: Path, name: str, source: str, location: str, options: dict[str, Any], *,
     roots: Sequence[str] | None = None, hidden: bool = False,
 ) -> Corpus:  # fmt: skip
     table = options.get("table")
@@ -164,8 +166,8 @@ def _scanned(
         for n, u in enumerate(kept)
         if u.annotation is not None
     )
-    with place.store.writing() as file:
-        for data in manifest.written(entries):
+    with workspace.store.writing() as file:
+        for data in manifest.render(entries):
             file.write(data)
     read.utterances = kept
     if read.dropped:  # so that whoever reads the files again leaves out the same
@@ -197,7 +199,7 @@ def allowed(name: str, roots: Sequence[str], where: str | None = None) -> str:
     """
     said = f"{where}: " if where else ""
     refusal = PlaceNotAllowed(
-        f"{said}expected a place under one of the folders and URLs that the service allows, got {name[:120]!r}",
+        f"{said}expected a workspace under one of the folders and URLs that the service allows, got {name[:120]!r}",
         pointer=where or "location", value=name[:120],
     )  # fmt: skip
     if "://" in name:

@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One utterance. `place` counts from 0."""
+    """One utterance. `index` counts from 0."""
 
-    place: int
+    index: int
     id: str
     audio: str
     annotation: str
@@ -30,7 +30,7 @@ class Line:
     split: str | None = None
 
 
-def written(lines: Iterable[Line]) -> Iterator[bytes]:
+def render(lines: Iterable[Line]) -> Iterator[bytes]:
     """The lines as bytes."""
     for line in lines:
         entry: dict[str, Any] = {"id": line.id, "audio": line.audio, "annotation": line.annotation}
@@ -49,10 +49,10 @@ def read(path: Path, start: int = 0, count: int | None = None) -> Iterator[Line]
             if start >= len(starts):
                 return
             file.seek(int(starts[start]))
-        for place, raw in enumerate(islice(file, count), start):
+        for index, raw in enumerate(islice(file, count), start):
             entry = json.loads(raw)
             yield Line(
-                place, entry["id"], entry["audio"], entry["annotation"], entry.get("speaker"), entry.get("split")
+                index, entry["id"], entry["audio"], entry["annotation"], entry.get("speaker"), entry.get("split")
             )
 
 

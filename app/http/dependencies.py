@@ -8,14 +8,14 @@ from fastapi import Depends, Request
 
 from phonechain.app.http.middleware.keys import Keys
 from phonechain.app.jobs.engine import Engine
-from phonechain.app.jobs.events import Feed
-from phonechain.app.labelling.batcher import Scorer
+from phonechain.app.jobs.events import EventStreams
+from phonechain.app.labelling.batcher import Batcher
 from phonechain.app.models.catalog import Models
 from phonechain.app.models.registry import Registry
 from phonechain.app.ops.metrics import Metrics
 from phonechain.app.ops.readiness import Readiness
 from phonechain.app.settings import Settings
-from phonechain.app.storage.workspace import Place
+from phonechain.app.storage.workspace import Workspace
 
 
 def _settings(request: Request) -> Settings:
@@ -28,14 +28,14 @@ def _registry(request: Request) -> Registry:
     return registry
 
 
-def _scorer(request: Request) -> Scorer:
-    scorer: Scorer = request.app.state.scorer
-    return scorer
+def _scorer(request: Request) -> Batcher:
+    batcher: Batcher = request.app.state.batcher
+    return batcher
 
 
-def _place(request: Request) -> Place:
-    place: Place = request.app.state.place
-    return place
+def _place(request: Request) -> Workspace:
+    workspace: Workspace = request.app.state.workspace
+    return workspace
 
 
 def _engine(request: Request) -> Engine:
@@ -48,8 +48,8 @@ def _models(request: Request) -> Models:
     return models
 
 
-def _feed(request: Request) -> Feed:
-    feed: Feed = request.app.state.feed
+def _feed(request: Request) -> EventStreams:
+    feed: EventStreams = request.app.state.feed
     return feed
 
 
@@ -70,11 +70,11 @@ def _readiness(request: Request) -> Readiness:
 
 SettingsDep = Annotated[Settings, Depends(_settings)]
 RegistryDep = Annotated[Registry, Depends(_registry)]
-ScorerDep = Annotated[Scorer, Depends(_scorer)]
-PlaceDep = Annotated[Place, Depends(_place)]
+BatcherDep = Annotated[Batcher, Depends(_scorer)]
+WorkspaceDep = Annotated[Workspace, Depends(_place)]
 EngineDep = Annotated[Engine, Depends(_engine)]
 ModelsDep = Annotated[Models, Depends(_models)]
-FeedDep = Annotated[Feed, Depends(_feed)]
+FeedDep = Annotated[EventStreams, Depends(_feed)]
 KeysDep = Annotated[Keys, Depends(_keys)]
 MetricsDep = Annotated[Metrics, Depends(_metrics)]
 ReadinessDep = Annotated[Readiness, Depends(_readiness)]

@@ -8,19 +8,19 @@ import binascii
 from phonechain.app.problems.errors import InvalidRequest
 
 
-def encoded(place: str) -> str:
-    """The cursor of a place."""
-    return base64.urlsafe_b64encode(place.encode()).decode().rstrip("=")
+def encode_cursor(key: str) -> str:
+    """The cursor of a key."""
+    return base64.urlsafe_b64encode(key.encode()).decode().rstrip("=")
 
 
-def decoded(cursor: str | None) -> str | None:
-    """The place of a cursor. Raises InvalidRequest."""
+def decode_cursor(cursor: str | None) -> str | None:
+    """The key of a cursor. Raises InvalidRequest."""
     if cursor is None:
         return None
     try:
-        place = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True).decode("ascii")
-        if place and place.isalnum():
-            return place
+        key = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True).decode("ascii")
+        if key and key.isalnum():
+            return key
     except (binascii.Error, ValueError):
         pass
     raise InvalidRequest(
@@ -29,7 +29,7 @@ def decoded(cursor: str | None) -> str | None:
     )
 
 
-def moment(seconds: float | None) -> str | None:
+def timestamp(seconds: float | None) -> str | None:
     """A time as RFC 3339 has it, in UTC."""
     if seconds is None:
         return None

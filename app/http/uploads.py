@@ -11,7 +11,7 @@ from starlette.requests import Request
 
 from phonechain.app.problems.errors import BodyTooLarge
 from phonechain.app.storage.blobs import CHUNK, Writing
-from phonechain.app.storage.workspace import Place
+from phonechain.app.storage.workspace import Workspace
 
 BINARY = {"type": "string", "format": "binary", "contentMediaType": "application/octet-stream"}
 """The schema of a file. `contentMediaType` is OpenAPI 3.1's word for it; generators of clients look for `format`."""
@@ -35,16 +35,16 @@ async def small_body(request: Request, limit: int) -> bytes:
     return bytes(body)
 
 
-async def keep_body(request: Request, place: Place, limit: int) -> str:
+async def keep_body(request: Request, workspace: Workspace, limit: int) -> str:
     """The digest of the body as a blob. Raises BodyTooLarge, StorageFull."""
-    return await _keep(request.stream(), place, limit)
+    return await _keep(request.stream(), workspace, limit)
 
 
-async def keep_file(file: IO[bytes], place: Place, limit: int) -> str:
+async def keep_file(file: IO[bytes], workspace: Workspace, limit: int) -> str:
     """The digest of an uploaded file as a blob. Raises BodyTooLarge, StorageFull."""
 
     def copied() -> str:
-        with place.store.writing() as out:
+        with workspace.store.writing() as out:
             while data := file.read(CHUNK):
                 _write(out, data, limit)
         return out.digest
@@ -52,8 +52,8 @@ async def keep_file(file: IO[bytes], place: Place, limit: int) -> str:
     return await asyncio.to_thread(copied)
 
 
-async def _keep(stream: AsyncIterator[bytes], place: Place, limit: int) -> str:
-    context = place.store.writing()
+async def _keep(stream: AsyncIterator[bytes], workspace: Workspace, limit: int) -> str:
+    context = workspace.store.writing()
     out = await asyncio.to_thread(context.__enter__)
     waiting = bytearray()
     try:

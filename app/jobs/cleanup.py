@@ -7,21 +7,21 @@ import time
 from pathlib import Path
 
 from phonechain.app.storage.tables import TERMINAL, Job
-from phonechain.app.storage.workspace import Place
+from phonechain.app.storage.workspace import Workspace
 
 OLD = 24 * 3600.0
 """Seconds after which a half-written file is nobody's any more."""
 
 
-def sweep(place: Place) -> None:
+def sweep(workspace: Workspace) -> None:
     """Remove both. Everything that is removed could be made again."""
-    runs = place.root / "runs"
+    runs = workspace.root / "runs"
     for folder in sorted(runs.iterdir()) if runs.is_dir() else ():
-        with place.db.read() as session:
+        with workspace.db.read() as session:
             job = session.get(Job, folder.name)
         if job is None or job.state in TERMINAL:
             shutil.rmtree(folder, ignore_errors=True)
-    for leftover in _leftovers(place):
+    for leftover in _leftovers(workspace):
         try:
             if time.time() - leftover.stat().st_mtime > OLD:
                 shutil.rmtree(leftover, ignore_errors=True) if leftover.is_dir() else leftover.unlink(missing_ok=True)
@@ -29,7 +29,11 @@ def sweep(place: Place) -> None:
             continue
 
 
-def _leftovers(place: Place) -> list[Path]:
-    cache = place.root / "cache"
-    found = [*place.store.scratch().iterdir(), *cache.glob("corpora/.unpacking-*"), *cache.glob("corpora/.fetching-*")]
+def _leftovers(workspace: Workspace) -> list[Path]:
+    cache = workspace.root / "cache"
+    found = [
+        *workspace.store.scratch().iterdir(),
+        *cache.glob("corpora/.unpacking-*"),
+        *cache.glob("corpora/.fetching-*"),
+    ]
     return sorted(found)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from phonechain.app.http import pagination as paging
-from phonechain.app.jobs import repository as table
+from phonechain.app.http import pagination
+from phonechain.app.jobs import repository
 from phonechain.app.storage.tables import TERMINAL, Job
 
 
-def shown(job: Job) -> dict[str, Any]:
+def job_to_json(job: Job) -> dict[str, Any]:
     """A job as it is answered."""
     links = {"self": f"/jobs/{job.id}", "events": f"/jobs/{job.id}/events", "errors": f"/jobs/{job.id}/errors"}
     if job.state in TERMINAL and (job.result is not None or job.kind == "label"):
@@ -22,21 +22,21 @@ def shown(job: Job) -> dict[str, Any]:
         "id": job.id,
         "kind": job.kind,
         "state": job.state,
-        "progress": table.progress_of(job),
+        "progress": repository.progress_json(job),
         "failed_files": job.failed_files,
         "attempt": job.attempt,
-        "request": request_of(job),
+        "request": _request_to_json(job),
         "error": job.error,
         "result": result,
-        "created": paging.moment(job.created),
-        "started": paging.moment(job.started),
-        "ended": paging.moment(job.ended),
+        "created": pagination.timestamp(job.created),
+        "started": pagination.timestamp(job.started),
+        "ended": pagination.timestamp(job.ended),
         "links": links,
     }
 
 
-def request_of(job: Job) -> dict[str, Any]:
-    """What was asked for, as it is shown: without where blobs lie."""
+def _request_to_json(job: Job) -> dict[str, Any]:
+    """What was asked for, as it is job_to_json: without where blobs lie."""
     spec: Mapping[str, Any] = job.spec
     hidden = ("part", "parts", "total", "corpus_name")
     out = {k: v for k, v in spec.items() if k not in hidden and v not in (None, {}, [], "")}

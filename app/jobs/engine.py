@@ -18,16 +18,13 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import make_url
 
-from phonechain.app.jobs import cleanup as sweep
-from phonechain.app.jobs import dask_cluster, label, webhooks
-from phonechain.app.jobs import repository as table
-from phonechain.app.jobs import tasks as work
-from phonechain.app.jobs.documents import shown
+from phonechain.app.jobs import cleanup, dask_cluster, label, repository, tasks, webhooks
+from phonechain.app.jobs.documents import job_to_json
 from phonechain.app.problems.errors import DatabaseAway, SchedulerAway
 from phonechain.app.settings import Settings
 from phonechain.app.storage.migrations import migrate
 from phonechain.app.storage.tables import CANCELLED, QUEUED, RUNNING, Job
-from phonechain.app.storage.workspace import Place
+from phonechain.app.storage.workspace import Workspace
 from phonechain.features.errors import PhonechainError
 
 if TYPE_CHECKING:
@@ -45,9 +42,9 @@ log = logging.getLogger(__name__)
 class Engine:
     """A thread of the service. `start` returns at once, whatever the database and the scheduler do."""
 
-    def __init__(self, settings: Settings, place: Place) -> None:
+    def __init__(self, settings: Settings, workspace: Workspace) -> None:
         self.settings = settings
-        self.place = place
+        self.place = workspace
         self.migrated = not settings.migrate
         self.away: str | None = None
         """Why the scheduler cannot be reached, as far as known."""
@@ -105,7 +102,7 @@ class Engine:
         while not self._stopping.wait(TICK):
             try:
                 for job in webhooks.due(self.place.db) if self.migrated else ():
-                    webhooks.deliver(self.place.db, job, shown(job), secret, self.settings.webhook_private)
+                    webhooks.deliver(self.place.db, job, job_to_json(job), secret, self.settings.webhook_private)
             except PhonechainError as error:
                 log.warning("webhooks wait: %s", error)
             except Exception:
@@ -140,16 +137,16 @@ class Engine:
     def _tick(self) -> float:
         """Compare once; the seconds until the next time."""
         self.ready_database()
-        jobs = table.unfinished(self.place.db)
+        jobs = repository.unfinished(self.place.db)
         if time.monotonic() >= self._next_sweep:
             self._next_sweep = time.monotonic() + SWEEP
-            sweep.sweep(self.place)
+            cleanup.sweep(self.place)
         ended = self._submitted - {job.id for job in jobs}
         if self._client is not None and ended:
             self._forget(ended)
         cancelling = any(job.state not in (QUEUED, RUNNING) for job in jobs)
         if cancelling:
-            self._submitted -= set(closed := table.close_cancelled(self.place.db, GRACE))
+            self._submitted -= set(closed := repository.close_cancelled(self.place.db, GRACE))
             self._cancel_tasks(closed)
         waiting = [job for job in jobs if job.state in (QUEUED, RUNNING)]
         if waiting or (self.settings.scheduler is not None and self._client is None):
@@ -166,7 +163,7 @@ class Engine:
             if known.get(key) in (None, "released", "forgotten", "memory", "erred"):
                 if known.get(key) is not None:
                     self._cancel_tasks([job.id])  # ended without ending the job: an outage
-                if table.submitting(self.place.db, job, self.settings.job_stalls):
+                if repository.submitting(self.place.db, job, self.settings.job_stalls):
                     self._submit(client, job)
 
     def _submit(self, client: Client, job: Job) -> None:
@@ -179,13 +176,13 @@ class Engine:
             # A later part has a lower priority, so that jobs share the workers by turns.
             parts = [
                 client.submit(
-                    work.run_part, given, job.id, n, key=f"{key}-part-{n}", priority=-n, resources=resources, **options
+                    tasks.run_part, given, job.id, n, key=f"{key}-part-{n}", priority=-n, resources=resources, **options
                 )
                 for n in range(label.count(job.spec["total"], job.spec["part"]))
             ]
-            end = client.submit(work.end_label, given, job.id, *parts, key=key, **options)
+            end = client.submit(tasks.end_label, given, job.id, *parts, key=key, **options)
         else:
-            end = client.submit(work.run_job, given, job.id, key=key, resources=resources, **options)
+            end = client.submit(tasks.run_job, given, job.id, key=key, resources=resources, **options)
         fire_and_forget(end)
         self._submitted.add(job.id)
         log.info("job %s (%s) handed over, for the %d. time", job.id, job.kind, job.submissions + 1)

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Iterable
 
 from sqlalchemy import select
 
-from phonechain.app.jobs import repository as table
+from phonechain.app.jobs import repository
 from phonechain.app.problems.errors import DatabaseAway
 from phonechain.app.storage.database import Database
 from phonechain.app.storage.tables import TERMINAL, Job
@@ -22,7 +22,7 @@ ALIVE = 15.0
 """Seconds of silence after which a comment is sent, so that nobody between takes the connection for dead."""
 
 
-class Feed:
+class EventStreams:
     """Readers wait on one condition; one task looks for them all."""
 
     def __init__(self, db: Database) -> None:
@@ -47,13 +47,13 @@ class Feed:
             quiet = time.monotonic()
             while not self.closing:
                 try:
-                    events = await asyncio.to_thread(table.events, self.db, id, after)
+                    events = await asyncio.to_thread(repository.events, self.db, id, after)
                 except DatabaseAway:
                     events = []
                     await asyncio.sleep(1.0)
                 for event in events:
                     after, quiet = event.number, time.monotonic()
-                    yield as_sent(event.number, event.type, {**event.data, "job": id, "at": event.at})
+                    yield format_event(event.number, event.type, {**event.data, "job": id, "at": event.at})
                 if events and events[-1].data.get("state") in TERMINAL:
                     return
                 if time.monotonic() - quiet > ALIVE:
@@ -100,6 +100,6 @@ class Feed:
         return {**dict.fromkeys(ids, (-1, True)), **found}
 
 
-def as_sent(number: int, kind: str, data: dict[str, object]) -> bytes:
+def format_event(number: int, kind: str, data: dict[str, object]) -> bytes:
     """One event in the format of the HTML standard, section 9.2."""
     return f"id: {number}\nevent: {kind}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n".encode()

@@ -10,7 +10,7 @@ from sqlalchemy import select
 from phonechain.app.problems import documents as problems
 from phonechain.app.problems.errors import StorageFull, UnknownCorpus
 from phonechain.app.storage.tables import Corpus, FileError
-from phonechain.app.storage.workspace import Place
+from phonechain.app.storage.workspace import Workspace
 from phonechain.features.errors import PhonechainError
 
 if TYPE_CHECKING:
@@ -31,17 +31,17 @@ def one_thread() -> None:
 def _loaded(blobs: str, folder: str, digest: str) -> PhoneLabeler:
     from phonechain.model.labeler import PhoneLabeler
 
-    return PhoneLabeler.load(Place("", blobs, folder).store.local(digest))
+    return PhoneLabeler.load(Workspace("", blobs, folder).store.local(digest))
 
 
-def labeler(place: Place, digest: str) -> PhoneLabeler:
+def labeler(workspace: Workspace, digest: str) -> PhoneLabeler:
     """The model of a blob, loaded once a worker. Raises ModelFileError, FileNotFoundError."""
-    return _loaded(place.blobs, place.folder, digest)
+    return _loaded(workspace.blobs, workspace.folder, digest)
 
 
-def corpus_of(place: Place, id: str) -> Corpus:
+def corpus_of(workspace: Workspace, id: str) -> Corpus:
     """Raises UnknownCorpus."""
-    with place.db.read() as session:
+    with workspace.db.read() as session:
         corpus = session.scalars(select(Corpus).where(Corpus.id == id)).one_or_none()
     if corpus is None:
         raise UnknownCorpus(f"expected the id of a corpus, got {id[:80]!r}", pointer="corpus", value=id[:80])
@@ -63,7 +63,7 @@ def reason(error: Exception) -> dict[str, Any]:
     return body
 
 
-def file_error(job: str, place: int, utterance: str, error: Exception) -> FileError:
+def file_error(job: str, index: int, utterance: str, error: Exception) -> FileError:
     """One file's error as a row: the problem's type and sentence."""
     body = reason(error)
-    return FileError(job=job, place=place, utterance=utterance, type=body["type"], detail=body["detail"])
+    return FileError(job=job, index=index, utterance=utterance, type=body["type"], detail=body["detail"])

@@ -17,14 +17,13 @@ from typing import TYPE_CHECKING, Any
 from phonechain.app.corpora import contents
 from phonechain.app.corpora.contents import Files
 from phonechain.app.corpora.manifest import Line
-from phonechain.app.jobs import execution as shared
-from phonechain.app.jobs import repository as table
-from phonechain.app.jobs.outage import Often, patiently
+from phonechain.app.jobs import execution, repository
+from phonechain.app.jobs.outage import Throttle, retry_database
 from phonechain.app.labelling import pipeline as labelling
 from phonechain.app.labelling.pipeline import Gaps, Skipped
 from phonechain.app.schemas.classify import finite, gaps_done, rounded
 from phonechain.app.storage.tables import FileError, Job, Shard
-from phonechain.app.storage.workspace import Place
+from phonechain.app.storage.workspace import Workspace
 from phonechain.features import annotation as notation
 from phonechain.features.annotation.base import name_stem
 from phonechain.features.errors import PhonechainError
@@ -54,33 +53,33 @@ def count(total: int, size: int) -> int:
     return -(-total // size)
 
 
-def run_part(place: Place, id: str, number: int) -> None:
+def run_part(workspace: Workspace, id: str, number: int) -> None:
     """Do part `number` of a labelling job, unless it is done or not wanted any more.
 
     Raises:
         Cancelled, Fenced, StorageFull, DatabaseAway, and whatever makes the whole job fail.
     """
-    job = patiently(table.get, place.db, id)
+    job = retry_database(repository.get, workspace.db, id)
     spec = job.spec
-    patiently(table.begin, place.db, id, spec["total"], "utterances")
-    patiently(table.wanted, place.db, id)
-    if patiently(table.shard_done, place.db, id, number):
+    retry_database(repository.begin, workspace.db, id, spec["total"], "utterances")
+    retry_database(repository.wanted, workspace.db, id)
+    if retry_database(repository.shard_done, workspace.db, id, number):
         return
-    shared.one_thread()
-    corpus = shared.corpus_of(place, spec["corpus"])
-    model = shared.labeler(place, spec["model"]["blob"])
+    execution.one_thread()
+    corpus = execution.corpus_of(workspace, spec["corpus"])
+    model = execution.labeler(workspace, spec["model"]["blob"])
     size = spec["part"]
-    lines = list(contents.lines(place, corpus, number * size, size))
-    still_wanted = Often(lambda: table.wanted(place.db, id))
-    part = _label(job, lines, contents.files(place, corpus), model, still_wanted)
-    digest = _kept(place, part)
+    lines = list(contents.lines(workspace, corpus, number * size, size))
+    still_wanted = Throttle(lambda: repository.wanted(workspace.db, id))
+    part = _label(job, lines, contents.files(workspace, corpus), model, still_wanted)
+    digest = _kept(workspace, part)
     made = Shard(
         job=id, number=number, blob=digest, utterances=len(lines), segments=part.segments, failed=len(part.errors)
     )
-    patiently(table.finish_shard, place.db, made, part.errors, spec["total"])
+    retry_database(repository.finish_shard, workspace.db, made, part.errors, spec["total"])
 
 
-def _label(job: Job, lines: Sequence[Line], files: Files, model: PhoneLabeler, still_wanted: Often) -> _Part:
+def _label(job: Job, lines: Sequence[Line], files: Files, model: PhoneLabeler, still_wanted: Throttle) -> _Part:
     options = job.spec["options"]
     part = _Part()
     for at in range(0, len(lines), BATCH):
@@ -90,7 +89,7 @@ def _label(job: Job, lines: Sequence[Line], files: Files, model: PhoneLabeler, s
             try:
                 ready.append((line, _prepared(line, files, model, options)))
             except (PhonechainError, OSError) as error:
-                part.errors.append(shared.file_error(job.id, line.place, line.id, error))
+                part.errors.append(execution.file_error(job.id, line.index, line.id, error))
         speakers: dict[str, int] = {}
         answers = labelling.label_sequences(
             model,
@@ -102,11 +101,11 @@ def _label(job: Job, lines: Sequence[Line], files: Files, model: PhoneLabeler, s
         for (line, prepared), labelled in zip(ready, answers, strict=True):
             try:
                 made = [
-                    (_file_name(line, format), labelling.annotated(prepared, labelled, format))
+                    (_file_name(line, format), labelling.render_annotation(prepared, labelled, format))
                     for format in options["formats"]
                 ]
             except PhonechainError as error:  # a format that cannot hold these labels
-                part.errors.append(shared.file_error(job.id, line.place, line.id, error))
+                part.errors.append(execution.file_error(job.id, line.index, line.id, error))
                 continue
             part.files += made
             part.rows.append(_row(line, prepared, labelled))
@@ -119,7 +118,7 @@ def _prepared(line: Line, files: Files, model: PhoneLabeler, options: dict[str, 
     annotation = notation.read(
         files.read(line.annotation), name=PurePosixPath(line.annotation).name, utterance=name_stem(line.audio)
     )
-    return labelling.prepared(
+    return labelling.prepare_utterance(
         files.read(line.audio),
         annotation,
         model.features_,
@@ -141,7 +140,7 @@ def _file_name(line: Line, format: str) -> str:
     References have no common folder, so their place in the list keeps equal names apart.
     """
     outside = line.audio.startswith("/") or "://" in line.audio
-    stem = f"{line.place:08d}-{name_stem(line.audio)}" if outside else str(PurePosixPath(line.audio).with_suffix(""))
+    stem = f"{line.index:08d}-{name_stem(line.audio)}" if outside else str(PurePosixPath(line.audio).with_suffix(""))
     suffix = PurePosixPath(line.annotation).suffix
     if suffix.lower() not in notation.FORMATS[format].suffixes:
         suffix = labelling.suffix(format)
@@ -150,7 +149,7 @@ def _file_name(line: Line, format: str) -> str:
 
 def _row(line: Line, prepared: Prepared, labelled: Sequence[LabelledSegment]) -> str:
     row = {
-        "place": line.place,
+        "place": line.index,
         "utterance": line.id,
         "speaker": line.speaker,
         "split": line.split,
@@ -183,9 +182,9 @@ def _segment(segment: LabelledSegment | Skipped) -> dict[str, Any]:
     return out
 
 
-def _kept(place: Place, part: _Part) -> str:
+def _kept(workspace: Workspace, part: _Part) -> str:
     """The part's file, written the same from the same answers: entries have a fixed time."""
-    with place.store.writing() as out:
+    with workspace.store.writing() as out:
         buffer = io.BytesIO()
         with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as file:
             for name, data in [(ROWS, "".join(row + "\n" for row in part.rows).encode()), *part.files]:

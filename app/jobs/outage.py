@@ -20,7 +20,7 @@ EVERY = 0.25
 log = logging.getLogger(__name__)
 
 
-def patiently(action: Callable[P, R], *arguments: P.args, **more: P.kwargs) -> R:
+def retry_database(action: Callable[P, R], *arguments: P.args, **more: P.kwargs) -> R:
     """Call it until the database answers. Raises DatabaseAway after `LONGEST` seconds."""
     since, pause = time.monotonic(), 0.1
     while True:
@@ -34,7 +34,7 @@ def patiently(action: Callable[P, R], *arguments: P.args, **more: P.kwargs) -> R
             pause = min(5.0, 2 * pause)
 
 
-class Often:
+class Throttle:
     """Calls `action` when asked, at most every `EVERY` seconds. A database that is away is no reason to stop."""
 
     def __init__(self, action: Callable[[], None], every: float = EVERY) -> None:

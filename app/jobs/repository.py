@@ -45,12 +45,12 @@ class Cancelled(Exception):
     """The job was asked to end."""
 
 
-def as_event(job: Job) -> dict[str, Any]:
+def event_data(job: Job) -> dict[str, Any]:
     """What an event about a job carries."""
-    return {"state": job.state, "progress": progress_of(job), "failed_files": job.failed_files}
+    return {"state": job.state, "progress": progress_json(job), "failed_files": job.failed_files}
 
 
-def progress_of(job: Job) -> dict[str, Any]:
+def progress_json(job: Job) -> dict[str, Any]:
     """The job's progress as plain values."""
     return {
         "stage": job.stage, "done": job.done, "total": job.total, "unit": job.unit, "message": job.message,
@@ -66,7 +66,7 @@ def _change(session: Session, where: Sequence[ColumnElement[bool]], values: Mapp
         )
     ).one_or_none()  # fmt: skip
     if job is not None:
-        data = as_event(job)
+        data = event_data(job)
         if job.error is not None and job.state == FAILED:
             data["error"] = job.error
         session.add(Event(job=job.id, number=job.event, type=kind, data=data))
@@ -84,7 +84,7 @@ def add(session: Session, job: Job) -> Job:
     job.metrics, job.created = {}, time.time()
     session.add(job)
     session.flush()
-    session.add(Event(job=job.id, number=1, type="state", data=as_event(job)))
+    session.add(Event(job=job.id, number=1, type="state", data=event_data(job)))
     return job
 
 
@@ -164,8 +164,8 @@ def events(db: Database, id: str, after: int, limit: int = 500) -> list[Event]:
 
 
 def file_errors(db: Database, id: str, *, after: int, limit: int) -> tuple[list[FileError], bool]:
-    """(files that could not be used, are there more), in the order of the corpus, beyond place `after`."""
-    query = select(FileError).where(FileError.job == id, FileError.place > after).order_by(FileError.place)
+    """(files that could not be used, are there more), in the order of the corpus, after index `after`."""
+    query = select(FileError).where(FileError.job == id, FileError.index > after).order_by(FileError.index)
     with db.read() as session:
         found = list(session.scalars(query.limit(limit + 1)))
     return found[:limit], len(found) > limit
@@ -193,7 +193,7 @@ def submitting(db: Database, job: Job, limit: int) -> bool:
     """
     with db.write() as session:
         if job.stalls >= limit:
-            error = stalled(job.stalls)
+            error = stalled_problem(job.stalls)
             where = [Job.id == job.id, Job.state.in_((QUEUED, RUNNING)), Job.stalls >= limit]
             _change(session, where, {"state": FAILED, "error": error, **_ended()}, "state")
             return False
@@ -205,7 +205,7 @@ def submitting(db: Database, job: Job, limit: int) -> bool:
         return bool(changed.rowcount)  # type: ignore[attr-defined]
 
 
-def stalled(times: int) -> dict[str, Any]:
+def stalled_problem(times: int) -> dict[str, Any]:
     """The error of a job that cannot get on, as a problem document."""
     from phonechain.app.problems import documents as problems
     from phonechain.app.problems.errors import JobStalled
@@ -280,8 +280,8 @@ def progress(db: Database, id: str, attempt: int, *, finished: bool = False, **v
 def note_errors(db: Database, id: str, attempt: int, rows: Sequence[FileError]) -> None:
     """Keep what is wrong with single files, once a file. Raises Fenced, Cancelled."""
     with db.write() as session:
-        there = set(session.scalars(select(FileError.place).where(FileError.job == id)))
-        new = [row for row in rows if row.place not in there]
+        there = set(session.scalars(select(FileError.index).where(FileError.job == id)))
+        new = [row for row in rows if row.index not in there]
         where = [Job.id == id, Job.state == RUNNING, Job.attempt == attempt]
         job = _change(session, where, {"failed_files": Job.failed_files + len(new)}, "progress") if new else None
         if job is not None:

@@ -15,10 +15,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from phonechain.app.jobs import repository as table
+from phonechain.app.jobs import repository
 from phonechain.app.jobs.label import ROWS
 from phonechain.app.storage.tables import FileError, Shard
-from phonechain.app.storage.workspace import Place
+from phonechain.app.storage.workspace import Workspace
 
 Format = Literal["zip", "jsonl", "csv"]
 Sort = Literal["corpus", "doubt", "given"]
@@ -32,14 +32,14 @@ MEDIA_TYPES = {"zip": "application/zip", "jsonl": "application/jsonl", "csv": "t
 CHUNK = 1 << 16
 
 
-def stream(place: Place, id: str, format: Format, sort: Sort) -> Iterator[bytes]:
+def stream(workspace: Workspace, id: str, format: Format, sort: Sort) -> Iterator[bytes]:
     """The result in pieces."""
-    parts = table.shards(place.db, id)
+    parts = repository.shards(workspace.db, id)
     lines: Iterator[str]
     if format == "zip":
-        yield from _zip(place, id, parts, sort)
+        yield from _zip(workspace, id, parts, sort)
         return
-    lines = _json_lines(place, parts, sort) if format == "jsonl" else _csv_lines(place, parts, sort)
+    lines = _json_lines(workspace, parts, sort) if format == "jsonl" else _csv_lines(workspace, parts, sort)
     yield from _gathered(line.encode() for line in lines)
 
 
@@ -54,41 +54,41 @@ def _gathered(pieces: Iterator[bytes]) -> Iterator[bytes]:
         yield bytes(waiting)
 
 
-def _rows(place: Place, parts: Sequence[Shard]) -> Iterator[dict[str, Any]]:
+def _rows(workspace: Workspace, parts: Sequence[Shard]) -> Iterator[dict[str, Any]]:
     for part in parts:
-        with zipfile.ZipFile(place.store.local(part.blob)) as file, file.open(ROWS) as rows:
+        with zipfile.ZipFile(workspace.store.local(part.blob)) as file, file.open(ROWS) as rows:
             for line in rows:
                 yield json.loads(line)
 
 
-def _json_lines(place: Place, parts: Sequence[Shard], sort: Sort) -> Iterator[str]:
+def _json_lines(workspace: Workspace, parts: Sequence[Shard], sort: Sort) -> Iterator[str]:
     """An utterance a line; sorted by its most doubtful segment."""
     if sort == "corpus":
-        return (json.dumps(row, ensure_ascii=False) + "\n" for row in _rows(place, parts))
+        return (json.dumps(row, ensure_ascii=False) + "\n" for row in _rows(workspace, parts))
     return _sorted(
-        place,
+        workspace,
         (
             (
                 min((_certainty(s, sort) for s in row["segments"]), default=2.0),
                 json.dumps(row, ensure_ascii=False) + "\n",
             )
-            for row in _rows(place, parts)
+            for row in _rows(workspace, parts)
         ),
     )
 
 
-def _csv_lines(place: Place, parts: Sequence[Shard], sort: Sort) -> Iterator[str]:
+def _csv_lines(workspace: Workspace, parts: Sequence[Shard], sort: Sort) -> Iterator[str]:
     """A segment a line, under a heading."""
     yield _csv(COLUMNS)
     lines = (
         (_certainty(segment, sort), _csv([{**row, **segment}.get(column, "") for column in COLUMNS]))
-        for row in _rows(place, parts)
+        for row in _rows(workspace, parts)
         for segment in row["segments"]
     )
     if sort == "corpus":
         yield from (line for _, line in lines)
     else:
-        yield from _sorted(place, lines)
+        yield from _sorted(workspace, lines)
 
 
 def _certainty(segment: dict[str, Any], sort: Sort) -> float:
@@ -112,9 +112,9 @@ def _plain(value: Any) -> Any:
     )
 
 
-def _sorted(place: Place, lines: Iterator[tuple[float, str]]) -> Iterator[str]:
+def _sorted(workspace: Workspace, lines: Iterator[tuple[float, str]]) -> Iterator[str]:
     """The lines by their number, equal ones in their order, through a file: there may be millions."""
-    with tempfile.TemporaryDirectory(dir=place.store.scratch(), prefix="sort-") as folder:
+    with tempfile.TemporaryDirectory(dir=workspace.store.scratch(), prefix="sort-") as folder:
         connection = sqlite3.connect(Path(folder) / "lines.db", check_same_thread=False)
         try:
             connection.execute("PRAGMA journal_mode=OFF")
@@ -147,12 +147,12 @@ class _Out(io.RawIOBase):
         return out
 
 
-def _zip(place: Place, id: str, parts: Sequence[Shard], sort: Sort) -> Iterator[bytes]:
+def _zip(workspace: Workspace, id: str, parts: Sequence[Shard], sort: Sort) -> Iterator[bytes]:
     """The annotation files as the corpus names them, `segments.csv`, and `errors.csv` where there were any."""
     out = _Out()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as target:
         for part in parts:
-            with zipfile.ZipFile(place.store.local(part.blob)) as source:
+            with zipfile.ZipFile(workspace.store.local(part.blob)) as source:
                 formats = {name.split("/")[1] for name in source.namelist() if name.startswith("files/")}
                 for name in source.namelist():
                     if name.startswith("files/"):
@@ -160,7 +160,10 @@ def _zip(place: Place, id: str, parts: Sequence[Shard], sort: Sort) -> Iterator[
                         target.writestr(zipfile.ZipInfo(plain), source.read(name), zipfile.ZIP_DEFLATED)
                         if len(out.pieces) >= CHUNK:
                             yield out.taken()
-        for name, lines in (("segments.csv", _csv_lines(place, parts, sort)), ("errors.csv", _error_lines(place, id))):
+        for name, lines in (
+            ("segments.csv", _csv_lines(workspace, parts, sort)),
+            ("errors.csv", _error_lines(workspace, id)),
+        ):
             with target.open(zipfile.ZipInfo(name), "w", force_zip64=True) as member:
                 for piece in _gathered(line.encode() for line in lines):
                     member.write(piece)
@@ -169,12 +172,12 @@ def _zip(place: Place, id: str, parts: Sequence[Shard], sort: Sort) -> Iterator[
     yield out.taken()
 
 
-def _error_lines(place: Place, id: str) -> Iterator[str]:
+def _error_lines(workspace: Workspace, id: str) -> Iterator[str]:
     yield _csv(("utterance", "type", "detail"))
     after, more = -2, True
     while more:
         rows: list[FileError]
-        rows, more = table.file_errors(place.db, id, after=after, limit=1000)
+        rows, more = repository.file_errors(workspace.db, id, after=after, limit=1000)
         for row in rows:
             yield _csv((row.utterance, row.type, row.detail))
-            after = row.place
+            after = row.index

@@ -10,16 +10,15 @@ from typing import Any
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from phonechain.app.jobs import label, train, webhooks
-from phonechain.app.jobs import repository as table
-from phonechain.app.jobs.documents import shown
+from phonechain.app.jobs import label, repository, train, webhooks
+from phonechain.app.jobs.documents import job_to_json
 from phonechain.app.models.catalog import Models
 from phonechain.app.problems.errors import InvalidRequest, KeyReused, Overloaded, UnknownCorpus
 from phonechain.app.schemas.jobs import EvaluateJob, LabelJob, TrainJob
 from phonechain.app.settings import Settings
 from phonechain.app.storage.ids import new_id
 from phonechain.app.storage.tables import Corpus, Job, Replay
-from phonechain.app.storage.workspace import Place
+from phonechain.app.storage.workspace import Workspace
 from phonechain.features.errors import SettingsError
 
 
@@ -109,7 +108,7 @@ def _train(asked: TrainJob, models: Models) -> dict[str, Any]:
 
 
 def create(
-    place: Place, models: Models, settings: Settings, asked: TrainJob | LabelJob | EvaluateJob, key: Key | None,
+    workspace: Workspace, models: Models, settings: Settings, asked: TrainJob | LabelJob | EvaluateJob, key: Key | None,
     corpus: Corpus | None = None,
 ) -> Answer:  # fmt: skip
     """Take a job, or answer what was answered to its key before. `corpus` came with the request and is new.
@@ -117,32 +116,32 @@ def create(
     Raises:
         UnknownCorpus, UnknownModel, KeyReused, InvalidRequest, WebhookRefused, Overloaded.
     """
-    if key is not None and (known := _replay(place, key)) is not None:
+    if key is not None and (known := _replay(workspace, key)) is not None:
         return known
     if asked.webhook is not None:
         webhooks.check(asked.webhook, settings.webhook_private)
-    used = corpus if corpus is not None else _corpus(place, asked.corpus)
+    used = corpus if corpus is not None else _corpus(workspace, asked.corpus)
     spec = spec_of(asked, used, models, settings)
     job = Job(id=new_id(), kind=asked.kind, spec=spec, webhook=asked.webhook)
     try:
-        with place.db.write() as session:
+        with workspace.db.write() as session:
             _refuse_if_full(session, settings)
             if corpus is not None:
                 session.add(corpus)
             elif session.get(Corpus, used.id) is None:
                 raise _unknown(used.id)
-            body = shown(table.add(session, job))
+            body = job_to_json(repository.add(session, job))
             if key is not None:
                 session.add(Replay(scope=key.scope, key=key.key, body=key.body, status=202, location="", answer=body))
     except IntegrityError:  # the same key, at the same time
-        if key is not None and (known := _replay(place, key)) is not None:
+        if key is not None and (known := _replay(workspace, key)) is not None:
             return known
         raise
     return Answer(body, False)
 
 
 def _refuse_if_full(session: Session, settings: Settings) -> None:
-    waiting = table.count_unfinished(session)
+    waiting = repository.count_unfinished(session)
     if waiting >= settings.max_jobs:
         raise Overloaded(
             f"expected at most {settings.max_jobs} jobs that have not ended, got {waiting}",
@@ -150,8 +149,8 @@ def _refuse_if_full(session: Session, settings: Settings) -> None:
         )  # fmt: skip
 
 
-def _replay(place: Place, key: Key) -> Answer | None:
-    with place.db.read() as session:
+def _replay(workspace: Workspace, key: Key) -> Answer | None:
+    with workspace.db.read() as session:
         row = session.get(Replay, (key.scope, key.key))
     if row is None:
         return None
@@ -160,8 +159,8 @@ def _replay(place: Place, key: Key) -> Answer | None:
     return Answer(row.answer, True)
 
 
-def _corpus(place: Place, id: str) -> Corpus:
-    with place.db.read() as session:
+def _corpus(workspace: Workspace, id: str) -> Corpus:
+    with workspace.db.read() as session:
         corpus = session.get(Corpus, id)
     if corpus is None:
         raise _unknown(id)

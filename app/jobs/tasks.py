@@ -10,77 +10,76 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from phonechain.app.jobs import execution as shared
-from phonechain.app.jobs import repository as table
-from phonechain.app.jobs.outage import patiently
+from phonechain.app.jobs import execution, repository
+from phonechain.app.jobs.outage import retry_database
 from phonechain.app.problems.errors import DatabaseAway, UnknownJob
 from phonechain.app.storage.tables import RUNNING
-from phonechain.app.storage.workspace import Place
+from phonechain.app.storage.workspace import Workspace
 
 log = logging.getLogger(__name__)
 
 
 def run_job(given: Mapping[str, Any], id: str) -> str:
     """Run a training or evaluation job to its end; the word says how it went, for the log of the scheduler."""
-    place = Place.here(given)
-    job = patiently(table.claim, place.db, id)
+    workspace = Workspace.here(given)
+    job = retry_database(repository.claim, workspace.db, id)
     if job is None:
-        patiently(table.cancelled, place.db, id)
+        retry_database(repository.cancelled, workspace.db, id)
         return "not wanted"
     try:
         if job.kind == "train":
             from phonechain.app.jobs import train
 
-            train.run(place, job)
+            train.run(workspace, job)
         else:
             from phonechain.app.jobs import evaluate
 
-            evaluate.run(place, job)
-    except table.Cancelled:
-        patiently(table.cancelled, place.db, id)
+            evaluate.run(workspace, job)
+    except repository.Cancelled:
+        retry_database(repository.cancelled, workspace.db, id)
         return "cancelled"
-    except table.Fenced:
+    except repository.Fenced:
         return "fenced"
     except DatabaseAway:
         raise
     except Exception as error:
         log.exception("job %s failed", id)
-        patiently(table.fail, place.db, id, job.attempt, shared.reason(error))
+        retry_database(repository.fail, workspace.db, id, job.attempt, execution.reason(error))
         return "failed"
     return "done"
 
 
 def run_part(given: Mapping[str, Any], id: str, number: int) -> str:
     """Run one part of a labelling job."""
-    place = Place.here(given)
+    workspace = Workspace.here(given)
     try:
         from phonechain.app.jobs import label
 
-        label.run_part(place, id, number)
-    except table.Cancelled:
-        patiently(table.cancelled, place.db, id)
+        label.run_part(workspace, id, number)
+    except repository.Cancelled:
+        retry_database(repository.cancelled, workspace.db, id)
         return "cancelled"
-    except (table.Fenced, UnknownJob):
+    except (repository.Fenced, UnknownJob):
         return "fenced"
     except DatabaseAway:
         raise
     except Exception as error:
         log.exception("job %s failed in part %d", id, number)
-        patiently(table.fail, place.db, id, None, shared.reason(error))
+        retry_database(repository.fail, workspace.db, id, None, execution.reason(error))
         return "failed"
     return "done"
 
 
 def end_label(given: Mapping[str, Any], id: str, *parts: Any) -> str:
     """After all parts of a labelling job: it has succeeded if every part is there."""
-    place = Place.here(given)
+    workspace = Workspace.here(given)
     try:
-        job = patiently(table.get, place.db, id)
+        job = retry_database(repository.get, workspace.db, id)
     except UnknownJob:
         return "not wanted"
     if job.state != RUNNING:
         return "not wanted"
-    done = patiently(table.shards, place.db, id)
+    done = retry_database(repository.shards, workspace.db, id)
     if len(done) != job.spec["parts"]:
         return "incomplete"  # parts were lost with their answers: the reconciler hands the job over again
     result = {
@@ -89,12 +88,12 @@ def end_label(given: Mapping[str, Any], id: str, *parts: Any) -> str:
         "failed": sum(s.failed for s in done),
     }
     try:
-        patiently(_end, place, id, result)
-    except table.Fenced:
+        retry_database(_end, workspace, id, result)
+    except repository.Fenced:
         return "not wanted"
     return "done"
 
 
-def _end(place: Place, id: str, result: dict[str, Any]) -> None:
-    with place.db.write() as session:
-        table.succeed(session, id, None, result)
+def _end(workspace: Workspace, id: str, result: dict[str, Any]) -> None:
+    with workspace.db.write() as session:
+        repository.succeed(session, id, None, result)

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from phonechain.app.corpora import contents
 from phonechain.app.corpora.manifest import Line
-from phonechain.app.jobs import execution as shared
-from phonechain.app.jobs import repository as table
-from phonechain.app.jobs.outage import Often, patiently
-from phonechain.app.models import repository as shelf
+from phonechain.app.jobs import execution, repository
+from phonechain.app.jobs.outage import Throttle, retry_database
+from phonechain.app.models import repository as versions
 from phonechain.app.storage import references
 from phonechain.app.storage.tables import FileError, Job
-from phonechain.app.storage.workspace import Place
+from phonechain.app.storage.workspace import Workspace
 from phonechain.features.errors import CorpusError, PhonechainError
 
 if TYPE_CHECKING:
@@ -45,41 +44,41 @@ def settings_of(spec: dict[str, Any]) -> Preset:
     return made
 
 
-def run(place: Place, job: Job) -> None:
+def run(workspace: Workspace, job: Job) -> None:
     """Train, from the last whole epoch where there is one.
 
     Raises:
         Cancelled, Fenced, and whatever makes the job fail.
     """
-    shared.one_thread()
+    execution.one_thread()
     spec = job.spec
-    corpus = shared.corpus_of(place, spec["corpus"])
-    report = _Report(place, job)
+    corpus = execution.corpus_of(workspace, spec["corpus"])
+    report = _Report(workspace, job)
     errors: list[FileError] = []
 
     def bad(line: Line, error: PhonechainError) -> None:
-        errors.append(shared.file_error(job.id, line.place, line.id, error))
+        errors.append(execution.file_error(job.id, line.index, line.id, error))
 
-    read = contents.utterances(place, corpus, progress=report.counting("corpus"), problem=bad)
+    read = contents.utterances(workspace, corpus, progress=report.counting("corpus"), problem=bad)
     utterances, dev = split_of(read, spec)
     blob = (spec.get("base") or {}).get("blob")
-    base = shared.labeler(place, blob) if blob else None
+    base = execution.labeler(workspace, blob) if blob else None
     labeler = _labeler(spec, base)
     try:
-        _fit(place, job, labeler, base, utterances, dev, report)
-    except table.Cancelled:
-        _keep_partial(place, job, labeler)
+        _fit(workspace, job, labeler, base, utterances, dev, report)
+    except repository.Cancelled:
+        _keep_partial(workspace, job, labeler)
         raise
-    places = {line.id: line.place for line in contents.lines(place, corpus)} if labeler.problems_ else {}
-    errors += [shared.file_error(job.id, places.get(u.id, -1), u.id, e) for u, e in labeler.problems_]
-    patiently(table.note_errors, place.db, job.id, job.attempt, errors)
+    indices = {line.id: line.index for line in contents.lines(workspace, corpus)} if labeler.problems_ else {}
+    errors += [execution.file_error(job.id, indices.get(u.id, -1), u.id, e) for u, e in labeler.problems_]
+    retry_database(repository.note_errors, workspace.db, job.id, job.attempt, errors)
     report.stage("save", 0, 1, "files")
-    folder = place.run_folder(job.id)
+    folder = workspace.run_folder(job.id)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"model.{job.attempt}.safetensors"
     labeler.save(path)
-    patiently(shelf.keep_trained, place, job, path, labeler.start_)
-    discard(place, job.id)
+    retry_database(versions.keep_trained, workspace, job, path, labeler.start_)
+    discard(workspace, job.id)
 
 
 def _labeler(spec: dict[str, Any], base: PhoneLabeler | None) -> PhoneLabeler:
@@ -101,7 +100,7 @@ def _labeler(spec: dict[str, Any], base: PhoneLabeler | None) -> PhoneLabeler:
 
 
 def _fit(
-    place: Place,
+    workspace: Workspace,
     job: Job,
     labeler: PhoneLabeler,
     base: PhoneLabeler | None,
@@ -109,7 +108,7 @@ def _fit(
     dev: list[Utterance] | None,
     report: _Report,
 ) -> None:
-    folder = place.run_folder(job.id)
+    folder = workspace.run_folder(job.id)
     folder.mkdir(parents=True, exist_ok=True)
     labeler.fit(
         utterances,
@@ -123,20 +122,20 @@ def _fit(
     )
 
 
-def _keep_partial(place: Place, job: Job, labeler: PhoneLabeler) -> None:
+def _keep_partial(workspace: Workspace, job: Job, labeler: PhoneLabeler) -> None:
     """End a cancelled job with the model of its best whole epoch as its result, if there was one.
 
     It is no version of the model: nobody said that it is good enough, and its posteriors are not calibrated.
     """
     from phonechain.model.learning.warm_start import recover
 
-    folder = place.run_folder(job.id)
+    folder = workspace.run_folder(job.id)
     try:
         if not recover(labeler, folder):
             return
         path = folder / f"partial.{job.attempt}.safetensors"
         labeler.save(path)
-        digest = place.store.put(path)
+        digest = workspace.store.put(path)
     except (PhonechainError, OSError) as error:  # a full disk, say: the cancel is not held up by it
         log.warning("job %s: what was trained before the cancel is lost: %s", job.id, error)
         return
@@ -144,8 +143,8 @@ def _keep_partial(place: Place, job: Job, labeler: PhoneLabeler) -> None:
         "name": job.spec["name"], "version": labeler.version_, "blob": digest, "metrics": labeler.metrics_,
         "partial": True,
     }  # fmt: skip
-    if not patiently(table.cancelled, place.db, job.id, result):
-        references.drop(place, digest)
+    if not retry_database(repository.cancelled, workspace.db, job.id, result):
+        references.drop(workspace, digest)
 
 
 def split_of(utterances: list[Utterance], spec: dict[str, Any]) -> tuple[list[Utterance], list[Utterance] | None]:
@@ -167,9 +166,9 @@ def split_of(utterances: list[Utterance], spec: dict[str, Any]) -> tuple[list[Ut
     return [u for u in utterances if u.split not in ("dev", "test")], dev
 
 
-def discard(place: Place, id: str) -> None:
+def discard(workspace: Workspace, id: str) -> None:
     """Remove the checkpoint and the features of a job that has ended."""
-    shutil.rmtree(place.run_folder(id), ignore_errors=True)
+    shutil.rmtree(workspace.run_folder(id), ignore_errors=True)
 
 
 class _Report:
@@ -178,9 +177,9 @@ class _Report:
     Stopping is by exception, out of whatever calls back: a cancelled job need not fit a temperature first.
     """
 
-    def __init__(self, place: Place, job: Job) -> None:
-        self.place, self.job = place, job
-        self.still_wanted = Often(lambda: table.wanted(place.db, job.id, job.attempt))
+    def __init__(self, workspace: Workspace, job: Job) -> None:
+        self.place, self.job = workspace, job
+        self.still_wanted = Throttle(lambda: repository.wanted(workspace.db, job.id, job.attempt))
         self._next = 0.0
         self._start = ""
 
@@ -195,8 +194,8 @@ class _Report:
     def event(self, event: Progress) -> None:
         """What `fit` calls."""
         if event.stage == "epoch":
-            patiently(
-                table.progress, self.place.db, self.job.id, self.job.attempt, finished=True, stage="train",
+            retry_database(
+                repository.progress, self.place.db, self.job.id, self.job.attempt, finished=True, stage="train",
                 done=event.done, total=event.total, unit="epochs", message=event.message or self._start,
                 metrics=dict(event.metrics),
             )  # fmt: skip
@@ -208,8 +207,8 @@ class _Report:
 
     def stage(self, stage: str, done: int, total: int, unit: str) -> None:
         """A new stage."""
-        patiently(
-            table.progress, self.place.db, self.job.id, self.job.attempt, stage=stage, done=done, total=total,
+        retry_database(
+            repository.progress, self.place.db, self.job.id, self.job.attempt, stage=stage, done=done, total=total,
             unit=unit, message="",
         )  # fmt: skip
 
@@ -222,7 +221,7 @@ class _Report:
         values: dict[str, Any] = {"stage": stage, "done": done, "total": total, "unit": unit, "message": message}
         if metrics:
             values["metrics"] = metrics
-        patiently(table.progress, self.place.db, self.job.id, self.job.attempt, **values)
+        retry_database(repository.progress, self.place.db, self.job.id, self.job.attempt, **values)
 
 
 def has_checkpoint(folder: Path) -> bool:

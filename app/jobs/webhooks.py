@@ -24,7 +24,7 @@ from urllib.parse import urlsplit
 import httpx
 from sqlalchemy import select, update
 
-from phonechain.app.jobs import repository as table
+from phonechain.app.jobs import repository
 from phonechain.app.problems.errors import WebhookRefused
 from phonechain.app.storage.database import Database
 from phonechain.app.storage.tables import Job
@@ -80,7 +80,7 @@ def secret_bytes(secret: str) -> bytes:
     return secret.encode()
 
 
-def signed(secret: str | None, id: str, moment: int, body: bytes) -> dict[str, str]:
+def sign(secret: str | None, id: str, moment: int, body: bytes) -> dict[str, str]:
     """The headers of one call."""
     headers = {"webhook-id": id, "webhook-timestamp": str(moment), "content-type": "application/json"}
     if secret is not None:
@@ -119,7 +119,7 @@ def due(db: Database) -> list[Job]:
     """Jobs that have ended and whose address is to be called now."""
     with db.read() as session:
         query = select(Job).where(Job.webhook_next <= time.time(), Job.webhook.is_not(None)).limit(20)
-        return [job for job in session.scalars(query) if job.state in table.TERMINAL]
+        return [job for job in session.scalars(query) if job.state in repository.TERMINAL]
 
 
 def deliver(db: Database, job: Job, shown: dict[str, Any], secret: str | None, private: bool) -> None:
@@ -137,7 +137,7 @@ def deliver(db: Database, job: Job, shown: dict[str, Any], secret: str | None, p
     assert job.webhook is not None
     body = body_of(job, shown)
     try:
-        status = call(job.webhook, body, signed(secret, f"msg_{job.id}", int(time.time()), body), private)
+        status = call(job.webhook, body, sign(secret, f"msg_{job.id}", int(time.time()), body), private)
     except (WebhookRefused, httpx.HTTPError) as error:
         log.warning("webhook of job %s, try %d: %s", job.id, tries, error)
         return

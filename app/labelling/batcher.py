@@ -53,7 +53,7 @@ class Scored:
     batch: int
 
 
-class Scorer:
+class Batcher:
     """Start and stop it inside the event loop that uses it."""
 
     def __init__(
@@ -76,7 +76,7 @@ class Scorer:
         set_threads(threads)
         self._pool = ThreadPoolExecutor(self.settings.decode_threads, "decode")
         self._torch = ThreadPoolExecutor(1, "torch", initializer=set_threads, initargs=(threads,))
-        self._task = asyncio.create_task(self._work(), name="scorer")
+        self._task = asyncio.create_task(self._work(), name="batcher")
 
     async def stop(self) -> None:
         """Answer what was accepted, then end the threads."""

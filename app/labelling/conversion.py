@@ -61,15 +61,15 @@ def convert(
         names = ", ".join(shown(name) for name in lost[:5]) + (f" and {len(lost) - 5} more" if len(lost) > 5 else "")
         kind = "point tiers" if form.holds == "intervals" else "further tiers"
         notices.append(Notice("tiers-lost", f"{form.title} has no room for {kind}: {names} left out", "tiers"))
-    data = written(source, to, rate=rate, recording=recording)
+    data = render(source, to, rate=rate, recording=recording)
     if to == "timit" and rate is None:
         message = f"times are written in samples at {timit.RATE} Hz, since no rate is known; --rate says another one"
         notices.append(Notice("rate-assumed", message, None, float(timit.RATE)))
     back = notation.read(data, format=to, rate=rate if to == "timit" else None)
-    return Converted(data, (*notices, *losses(source, back, lost)))
+    return Converted(data, (*notices, *find_losses(source, back, lost)))
 
 
-def written(annotation: Annotation, to: str, *, rate: int | None = None, recording: str | None = None) -> bytes:
+def render(annotation: Annotation, to: str, *, rate: int | None = None, recording: str | None = None) -> bytes:
     """As `phonechain.features.annotation.write`, with the rate of a TIMIT file and the recording's name in a CTM or MLF."""
     recording = None if recording is None else printable_path(recording)
     if to == "ctm":
@@ -98,7 +98,7 @@ def at_rate(annotation: Annotation, taken: float, true: float) -> Annotation:
     return replace(annotation, tiers=tiers, notices=notices)
 
 
-def losses(source: Annotation, back: Annotation, left_out: Iterable[str] = ()) -> list[Notice]:
+def find_losses(source: Annotation, back: Annotation, left_out: Iterable[str] = ()) -> list[Notice]:
     """What `back`, read from what was written, lacks of `source`; tiers in `left_out` are not looked for."""
     form = notation.FORMATS[back.format]
     if form.flat:

@@ -87,7 +87,7 @@ class Prepared:
     """Its name, where one is known."""
 
 
-def listed(segments: Sequence[Segment]) -> Annotation:
+def list_to_annotation(segments: Sequence[Segment]) -> Annotation:
     """Segments without a file, as an annotation of one tier."""
     return Annotation([Tier("phones", "interval", list(segments))], LISTED)
 
@@ -100,7 +100,7 @@ def check_count(count: int, limit: int | None) -> None:
         )
 
 
-def prepared(
+def prepare_utterance(
     audio: bytes | Path,
     segmentation: Annotation,
     settings: FeatureSettings,
@@ -134,9 +134,9 @@ def prepared(
     rate = decoded.source_rate or decoded.rate
     if any(notice.code == "rate-assumed" for notice in segmentation.notices):
         # The file counts in samples without naming their rate. Now it is known: the recording's.
-        place = next(i for i, known in enumerate(segmentation.tiers) if known is chosen)
+        index = next(i for i, known in enumerate(segmentation.tiers) if known is chosen)
         segmentation = conversion.at_rate(segmentation, timit.RATE, rate)
-        chosen = segmentation.tiers[place]
+        chosen = segmentation.tiers[index]
         segments = notation.tier_segments(chosen)
     indices: Sequence[int] = ()
     aside: tuple[tuple[int, Skipped], ...] = ()
@@ -235,7 +235,7 @@ def with_skipped(prepared: Prepared, labelled: Sequence[LabelledSegment]) -> lis
     return [*out, *(skipped for _, skipped in waiting)]
 
 
-def annotated(prepared: Prepared, labelled: Sequence[LabelledSegment], format: str) -> bytes:
+def render_annotation(prepared: Prepared, labelled: Sequence[LabelledSegment], format: str) -> bytes:
     """The annotation with the labels and the posteriors added, in `format`; the input's tiers stay as they are.
 
     Where segments were repaired, the added tiers hold the times that were labelled; they have no entry for a segment
@@ -245,7 +245,7 @@ def annotated(prepared: Prepared, labelled: Sequence[LabelledSegment], format: s
         AnnotationError: the format cannot hold it.
     """
     try:
-        return _annotated(prepared, labelled, format)
+        return _render(prepared, labelled, format)
     except AnnotationError:
         if not prepared.skipped:
             raise
@@ -254,17 +254,17 @@ def annotated(prepared: Prepared, labelled: Sequence[LabelledSegment], format: s
     kept = replace(prepared.tier, entries=[s for i, s in enumerate(prepared.tier.entries) if i not in bad])
     tiers = [kept if tier is prepared.tier else tier for tier in prepared.annotation.tiers]
     source = replace(prepared.annotation, tiers=tiers)
-    return _annotated(replace(prepared, annotation=source, tier=kept), labelled, format)
+    return _render(replace(prepared, annotation=source, tier=kept), labelled, format)
 
 
-def _annotated(prepared: Prepared, labelled: Sequence[LabelledSegment], format: str) -> bytes:
+def _render(prepared: Prepared, labelled: Sequence[LabelledSegment], format: str) -> bytes:
     source, tier = prepared.annotation, replace(prepared.tier, entries=prepared.segments)
     if notation.FORMATS[format].flat:
         source = replace(source, tiers=[tier if kept is prepared.tier else kept for kept in source.tiers])
     answer = notation.add_labels(
         source, tier, [segment.label for segment in labelled], [segment.posterior for segment in labelled]
     )
-    return conversion.written(answer, format, rate=prepared.rate, recording=prepared.recording)
+    return conversion.render(answer, format, rate=prepared.rate, recording=prepared.recording)
 
 
 def media_type(format: str) -> str:

@@ -12,12 +12,12 @@ import time
 from collections import OrderedDict
 
 from phonechain.app.jobs.engine import Engine
-from phonechain.app.models import repository as shelf
+from phonechain.app.models import repository as versions
 from phonechain.app.models.registry import Entry, Registry, model_files
 from phonechain.app.problems.errors import DatabaseAway
 from phonechain.app.settings import Settings
 from phonechain.app.storage.tables import ModelVersion
-from phonechain.app.storage.workspace import Place
+from phonechain.app.storage.workspace import Workspace
 
 FRESH = 1.0
 """Seconds for which an answer of the database is good."""
@@ -28,8 +28,8 @@ MOST = 16
 class Models:
     """What `model` in a request can be. Its methods with `in_thread` in the name go to the database."""
 
-    def __init__(self, settings: Settings, registry: Registry, place: Place, engine: Engine) -> None:
-        self.settings, self.registry, self.place, self.engine = settings, registry, place, engine
+    def __init__(self, settings: Settings, registry: Registry, workspace: Workspace, engine: Engine) -> None:
+        self.settings, self.registry, self.place, self.engine = settings, registry, workspace, engine
         self._known: dict[str, tuple[float, ModelVersion | None]] = {}
         self._loaded: OrderedDict[str, Entry] = OrderedDict()
         self._lock = threading.Lock()
@@ -69,7 +69,7 @@ class Models:
         try:
             self.engine.ready_database()
             with self.place.db.read() as session:
-                row = shelf.find(session, name[:200])
+                row = versions.find(session, name[:200])
         except DatabaseAway:
             if name in self._known:
                 return self._known[name][1]
@@ -92,9 +92,9 @@ class Models:
         """Name, version and blob of a model, for a job. Raises UnknownModel, StorageFull."""
         self.engine.ready_database()
         with self.place.db.read() as session:
-            row = shelf.find(session, name[:200])
+            row = versions.find(session, name[:200])
         if row is not None:
-            return shelf.reference(row)
+            return versions.reference(row)
         entry = self.registry.get(name)
         path = model_files(self.settings)[entry.name]
         return {"name": entry.name, "version": entry.version, "blob": self.place.store.put(path)}

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from phonechain.app.problems.errors import InvalidRequest, ModelExists, ModelInUse, UnknownModel
 from phonechain.app.storage import references
 from phonechain.app.storage.tables import UNFINISHED, Alias, Job, ModelVersion
-from phonechain.app.storage.workspace import Place
+from phonechain.app.storage.workspace import Workspace
 
 if TYPE_CHECKING:
     from phonechain.model.labeler import PhoneLabeler
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
-def checked_name(name: str, pointer: str = "name") -> str:
+def check_name(name: str, pointer: str = "name") -> str:
     """Raises InvalidRequest where this cannot name a model."""
     if not NAME.fullmatch(name):
         raise InvalidRequest(
@@ -30,27 +30,27 @@ def checked_name(name: str, pointer: str = "name") -> str:
     return name
 
 
-def keep_trained(place: Place, job: Job, path: Path, start: str = "") -> None:
+def keep_trained(workspace: Workspace, job: Job, path: Path, start: str = "") -> None:
     """Put the model of a training job on the shelf and end the job, both or neither. Raises Fenced, StorageFull.
 
     `start` says what the training began with, where that is worth a word.
     """
-    from phonechain.app.jobs import repository as table
+    from phonechain.app.jobs import repository
     from phonechain.model.labeler import PhoneLabeler
 
     labeler = PhoneLabeler.load(path)
-    digest = place.store.put(path)
+    digest = workspace.store.put(path)
     row = _row(labeler, job.spec["name"], digest, path.stat().st_size, job.id)
     result = {"name": row.name, "version": row.version, "blob": digest, "metrics": labeler.metrics_}
     if start:
         result["start"] = start
-    with place.db.write() as session:
+    with workspace.db.write() as session:
         if session.get(ModelVersion, (row.name, row.version)) is None:
             session.add(row)
-        table.succeed(session, job.id, job.attempt, result)
+        repository.succeed(session, job.id, job.attempt, result)
 
 
-def keep(place: Place, path: Path, name: str | None) -> ModelVersion:
+def keep(workspace: Workspace, path: Path, name: str | None) -> ModelVersion:
     """Put an uploaded model file on the shelf, under `name` or the name on its card.
 
     Raises:
@@ -59,9 +59,9 @@ def keep(place: Place, path: Path, name: str | None) -> ModelVersion:
     from phonechain.model.labeler import PhoneLabeler
 
     labeler = PhoneLabeler.load(path, name="the uploaded file")
-    known = checked_name(name if name else str(labeler.card_.get("name") or ""))
-    row = _row(labeler, known, place.store.put(path), path.stat().st_size, None)
-    with place.db.write() as session:
+    known = check_name(name if name else str(labeler.card_.get("name") or ""))
+    row = _row(labeler, known, workspace.store.put(path), path.stat().st_size, None)
+    with workspace.db.write() as session:
         if session.get(ModelVersion, (row.name, row.version)) is not None:
             raise ModelExists(
                 f"expected a version that is not there yet, got {row.name}@{row.version}", value=row.version
@@ -86,38 +86,38 @@ def find(session: Session, wanted: str) -> ModelVersion | None:
     return session.scalars(newest.limit(1)).one_or_none()
 
 
-def everything(place: Place) -> tuple[list[ModelVersion], list[Alias]]:
+def list_all(workspace: Workspace) -> tuple[list[ModelVersion], list[Alias]]:
     """Every version, by name and the newest first, and every alias."""
-    with place.db.read() as session:
+    with workspace.db.read() as session:
         versions = select(ModelVersion).order_by(ModelVersion.name, ModelVersion.created.desc())
         return list(session.scalars(versions)), list(session.scalars(select(Alias).order_by(Alias.alias)))
 
 
-def point(place: Place, alias: str, wanted: str) -> Alias:
+def point(workspace: Workspace, alias: str, wanted: str) -> Alias:
     """Let `alias` stand for the version that `wanted` names now. Raises UnknownModel, InvalidRequest."""
-    checked_name(alias, "alias")
-    with place.db.write() as session:
+    check_name(alias, "alias")
+    with workspace.db.write() as session:
         row = find(session, wanted)
         if row is None:
             raise unknown(wanted)
         return session.merge(Alias(alias=alias, name=row.name, version=row.version))
 
 
-def unpoint(place: Place, alias: str) -> None:
+def unpoint(workspace: Workspace, alias: str) -> None:
     """Forget an alias. Raises UnknownModel."""
-    with place.db.write() as session:
+    with workspace.db.write() as session:
         gone = session.execute(delete(Alias).where(Alias.alias == alias))
         if not gone.rowcount:  # type: ignore[attr-defined]
             raise unknown(alias)
 
 
-def remove(place: Place, name: str, version: str) -> None:
+def remove(workspace: Workspace, name: str, version: str) -> None:
     """Forget a version, and its file if no other version has the same.
 
     Raises:
         UnknownModel. ModelInUse: an alias or an unfinished job needs it.
     """
-    with place.db.write() as session:
+    with workspace.db.write() as session:
         row = session.get(ModelVersion, (name, version))
         if row is None:
             raise unknown(f"{name}@{version}")
@@ -128,7 +128,7 @@ def remove(place: Place, name: str, version: str) -> None:
             if row.blob in ((spec.get(used) or {}).get("blob") for used in ("model", "base")):
                 raise ModelInUse(f"expected a version that no unfinished job needs, got job {id}", value=id)
         session.delete(row)
-    references.drop(place, row.blob)
+    references.drop(workspace, row.blob)
 
 
 def unknown(wanted: str) -> UnknownModel:

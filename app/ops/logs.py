@@ -1,7 +1,7 @@
 """The log: lines for people, or one JSON object a line, on standard error. What belongs to a request has its id.
 
-Keys, passwords in URLs and bearer tokens are struck out of every line, wherever they come from; the line of a request
-(app/http/middleware/access.py) has no query and no headers in the first place.
+Keys, passwords in URLs and bearer tokens are redact out of every line, wherever they come from; the line of a request
+(app/http/middleware/access.py) has no query and no headers in the first workspace.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _QUIET = {"uvicorn": logging.WARNING, "httpx": logging.WARNING, "httpcore": logg
 """Loggers of libraries whose remarks are no news to whoever operates the service."""
 
 
-def struck(text: str) -> str:
+def redact(text: str) -> str:
     """`text` without what looks like a secret."""
     for pattern, instead in _SECRETS:
         text = pattern.sub(instead, text)
@@ -59,7 +59,7 @@ class Text(_Formatter):
         facts = "".join(f" {key}={value}" for key, value in self.facts(record).items() if key not in said)
         line = f"{moment}.{int(record.msecs):03d} {record.levelname:<7} {name}: {message}{facts}"
         trace = self.trace(record)
-        return struck(f"{line}\n{trace}" if trace else line)
+        return redact(f"{line}\n{trace}" if trace else line)
 
 
 class Json(_Formatter):
@@ -72,11 +72,11 @@ class Json(_Formatter):
             "time": f"{moment}.{int(record.msecs):03d}Z",
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": struck(record.getMessage()),
-            **{key: struck(value) if isinstance(value, str) else value for key, value in self.facts(record).items()},
+            "message": redact(record.getMessage()),
+            **{key: redact(value) if isinstance(value, str) else value for key, value in self.facts(record).items()},
         }
         if trace := self.trace(record):
-            fields["exception"] = struck(trace)
+            fields["exception"] = redact(trace)
         return json.dumps(fields, ensure_ascii=False, default=str)
 
 

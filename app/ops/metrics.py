@@ -23,7 +23,7 @@ from prometheus_client import (
 from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder
 
-from phonechain.app.jobs import repository as table
+from phonechain.app.jobs import repository
 from phonechain.app.problems.types import TYPES
 from phonechain.app.storage.tables import STATES
 from phonechain.app.version import version
@@ -31,7 +31,7 @@ from phonechain.features.errors import PhonechainError
 
 if TYPE_CHECKING:
     from phonechain.app.jobs.engine import Engine
-    from phonechain.app.labelling.batcher import Scorer
+    from phonechain.app.labelling.batcher import Batcher
     from phonechain.app.models.catalog import Models
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
@@ -90,21 +90,21 @@ class Metrics:
             self.problems.labels(slug)  # a series that is there from the start shows its first increase
         ProcessCollector(registry=registry)
 
-    def batch(self, utterances: int, segments: int, seconds: float) -> None:
+    def count_batch(self, utterances: int, segments: int, seconds: float) -> None:
         """A batch has been labelled."""
         self.batches.observe(utterances)
         self.batch_segments.observe(segments)
         self.batch_seconds.observe(seconds)
 
-    def labelled(self, segments: int) -> None:
+    def count_segments(self, segments: int) -> None:
         """An utterance of a request has been labelled."""
         self.segments.inc(segments)
 
-    def decoded(self, seconds: float) -> None:
+    def count_audio(self, seconds: float) -> None:
         """A recording of a request has been decoded."""
         self.audio.inc(seconds)
 
-    def answered(self, route: str, method: str, status: int, seconds: float | None, problem: str | None) -> None:
+    def count_request(self, route: str, method: str, status: int, seconds: float | None, problem: str | None) -> None:
         """A request has been answered; `seconds` None where its length says nothing."""
         method = method if method in METHODS else "other"
         self.requests.labels(route, method, str(status)).inc()
@@ -113,7 +113,7 @@ class Metrics:
         if problem in TYPES:
             self.problems.labels(problem).inc()
 
-    def written(self, accept: str) -> tuple[bytes, str]:
+    def render(self, accept: str) -> tuple[bytes, str]:
         """(every metric, its media type), in the format that the header `Accept` prefers."""
         encode, media_type = choose_encoder(accept)
         return encode(self.registry), media_type
@@ -122,8 +122,8 @@ class Metrics:
 class Now:
     """What is read when asked for: places, loaded models, jobs by state."""
 
-    def __init__(self, scorer: Scorer, models: Models, engine: Engine) -> None:
-        self.scorer, self.models, self.engine = scorer, models, engine
+    def __init__(self, batcher: Batcher, models: Models, engine: Engine) -> None:
+        self.batcher, self.models, self.engine = batcher, models, engine
         self.jobs: dict[str, int] = {}
         self._read = float("-inf")
         self._reading: asyncio.Future[dict[str, int]] | None = None
@@ -144,7 +144,7 @@ class Now:
     def _count(self) -> dict[str, int]:
         counted = dict.fromkeys(STATES, 0)
         if self.engine.migrated and self.engine.has_database():
-            counted |= table.count_by_state(self.engine.place.db)
+            counted |= repository.count_by_state(self.engine.place.db)
         return counted
 
     def close(self) -> None:
@@ -154,11 +154,11 @@ class Now:
     def collect(self) -> Iterator[Metric]:
         """For the registry of prometheus_client."""
         yield InfoMetricFamily("phonechain", "The package.", {"version": version()})
-        scorer = self.scorer
+        batcher = self.batcher
         for name, text, value in (
-            ("queue_limit", "Places for requests that are decoded, wait or are labelled.", scorer.settings.queue_size),
-            ("queue_taken", "Places taken.", scorer.taken),
-            ("queue_depth", "Utterances that are decoded and wait for a batch.", scorer.waiting),
+            ("queue_limit", "Places for requests that are decoded, wait or are labelled.", batcher.settings.queue_size),
+            ("queue_taken", "Places taken.", batcher.taken),
+            ("queue_depth", "Utterances that are decoded and wait for a batch.", batcher.waiting),
         ):
             yield GaugeMetricFamily(f"phonechain_{name}", text, value)
         loaded = GaugeMetricFamily("phonechain_model_loaded", "Models in memory.", labels=["name", "version"])

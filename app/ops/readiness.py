@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from sqlalchemy import text
 
 from phonechain.app.jobs.engine import Engine
-from phonechain.app.labelling.batcher import Scorer
+from phonechain.app.labelling.batcher import Batcher
 from phonechain.app.settings import Settings
 from phonechain.features.errors import PhonechainError
 
@@ -25,10 +25,10 @@ READY = "ready"
 class Readiness:
     """Asks the parts of the service how they are. `stopping` is set as soon as the service is told to end."""
 
-    def __init__(self, settings: Settings, scorer: Scorer, engine: Engine) -> None:
+    def __init__(self, settings: Settings, batcher: Batcher, engine: Engine) -> None:
         self.timeout = settings.ready_timeout
         self.scheduler = settings.scheduler
-        self.scorer, self.engine = scorer, engine
+        self.batcher, self.engine = batcher, engine
         self.stopping = False
         self._pool = ThreadPoolExecutor(1, "ready")
         self._asked: dict[str, asyncio.Future[Any]] = {}
@@ -47,7 +47,7 @@ class Readiness:
     def _models(self) -> str:
         if self.stopping:
             return "the service is stopping"
-        return READY if self.scorer.ready else "the service is starting or stopping"
+        return READY if self.batcher.ready else "the service is starting or stopping"
 
     async def _within(self, part: str, ask: Callable[[], Awaitable[str]]) -> str:
         asked = self._asked.get(part)

@@ -14,7 +14,7 @@ class ModelSummary(BaseModel):
     version: str = Field(description="Changes with every change of the model file.")
     labels: int = Field(description="How many labels it tells apart.")
     title: str | None = Field(None, description="The name on its card.")
-    size: int | None = Field(None, description="Bytes of its file, for a version on the shelf.")
+    size: int | None = Field(None, description="Bytes of its file, for a version on the versions.")
     job: str | None = Field(None, description="The job that trained it, if one did.")
     created: str | None = Field(None, description="When it was put on the shelf; null for a model of the service.")
 
@@ -49,7 +49,7 @@ class PointAlias(BaseModel):
 
 
 class ModelList(BaseModel):
-    """The models that the service came with, and the versions on its shelf."""
+    """The models that the service came with, and the versions on its versions."""
 
     models: list[ModelSummary]
     aliases: list[AliasOut] = Field(default_factory=list)

@@ -13,7 +13,7 @@ class Finding(BaseModel):
     model_config = ConfigDict(extra="allow")
 
     detail: str
-    pointer: str | None = Field(None, description="Place in the body: a JSON pointer as a fragment.")
+    pointer: str | None = Field(None, description="Workspace in the body: a JSON pointer as a fragment.")
     parameter: str | None = Field(None, description="Name of the query parameter.")
     value: Any = Field(None, description="What came.")
     limit: Any = Field(None, description="What it may be.")
@@ -30,7 +30,7 @@ class Problem(BaseModel):
     detail: str
     instance: str | None = None
     request_id: str | None = None
-    pointer: str | None = Field(None, description="Place in the body: a JSON pointer as a fragment.")
+    pointer: str | None = Field(None, description="Workspace in the body: a JSON pointer as a fragment.")
     line: int | None = Field(None, description="Line of the annotation file, from 1.")
     value: Any = None
     limit: Any = None

@@ -5,12 +5,12 @@ from __future__ import annotations
 from sqlalchemy import or_, select
 
 from phonechain.app.storage.tables import Corpus, Job, ModelVersion, Shard
-from phonechain.app.storage.workspace import Place
+from phonechain.app.storage.workspace import Workspace
 
 
-def needed(place: Place, digest: str) -> bool:
+def needed(workspace: Workspace, digest: str) -> bool:
     """Whether anything in the database names the blob."""
-    with place.db.read() as session:
+    with workspace.db.read() as session:
         for query in (
             select(Corpus.id).where(or_(Corpus.location == digest, Corpus.manifest == digest)),
             select(ModelVersion.name).where(ModelVersion.blob == digest),
@@ -22,8 +22,8 @@ def needed(place: Place, digest: str) -> bool:
     return False
 
 
-def drop(place: Place, *digests: str) -> None:
+def drop(workspace: Workspace, *digests: str) -> None:
     """Remove the blobs that nothing needs."""
     for digest in digests:
-        if not needed(place, digest):
-            place.store.delete(digest)
+        if not needed(workspace, digest):
+            workspace.store.delete(digest)

@@ -169,12 +169,12 @@ class Shard(Base):
 
 
 class FileError(Base):
-    """A file of a job that could not be used. `place` is the utterance's number in the corpus."""
+    """A file of a job that could not be used. `index` is the utterance's number in the corpus."""
 
     __tablename__ = "file_errors"
 
     job: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
-    place: Mapped[int] = mapped_column(Integer, primary_key=True)
+    index: Mapped[int] = mapped_column("place", Integer, primary_key=True)
     utterance: Mapped[str] = mapped_column(Text)
     type: Mapped[str] = mapped_column(String(80))
     detail: Mapped[str] = mapped_column(Text)

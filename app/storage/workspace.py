@@ -17,10 +17,10 @@ from phonechain.app.storage.database import Database, shared
 
 
 @dataclass(frozen=True)
-class Place:
+class Workspace:
     """Database URL, location of the blobs, and a folder for runs, unpacked corpora and copies.
 
-    It goes to the workers as plain text. A worker with a place of its own (`phonechain worker` with settings) keeps
+    It goes to the workers as plain text. A worker with a workspace of its own (`phonechain worker` with settings) keeps
     to that.
     """
 
@@ -30,12 +30,12 @@ class Place:
     stalls: int = 8
 
     @classmethod
-    def of(cls, settings: Settings) -> Place:
+    def of(cls, settings: Settings) -> Workspace:
         """The place that the settings describe."""
         return cls(settings.database_url, settings.store_url, str(settings.folder), settings.job_stalls)
 
     @classmethod
-    def here(cls, given: Mapping[str, Any]) -> Place:
+    def here(cls, given: Mapping[str, Any]) -> Workspace:
         """The place that came with a task, or this worker's own."""
         own = {name: os.environ[variable] for name, variable in OWN.items() if os.environ.get(variable)}
         return cls(**{**given, **own})

@@ -23,7 +23,7 @@ def put(folder: Path, name: str, form: str = "textgrid") -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     shutil.copy(samples.AUDIO, folder / f"{name}.flac")
     file = folder / f"{name}{conversion.suffix(form)}"
-    file.write_bytes(conversion.written(TEXTGRID, form, rate=22050))
+    file.write_bytes(conversion.render(TEXTGRID, form, rate=22050))
     return file
 
 

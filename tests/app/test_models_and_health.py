@@ -65,8 +65,8 @@ def test_health(client: Client) -> None:
 
 
 def test_not_ready_once_stopped(client: Client) -> None:
-    scorer = client.app.state.scorer
-    scorer._stopping = True
+    batcher = client.app.state.batcher
+    batcher._stopping = True
     try:
         for response in (client.get("/health/ready"), client.classify()):
             assert response.status_code == 503
@@ -74,4 +74,4 @@ def test_not_ready_once_stopped(client: Client) -> None:
             assert response.json()["type"] == "/problems/not-ready"
         assert client.get("/health/live").status_code == 200
     finally:
-        scorer._stopping = False
+        batcher._stopping = False

@@ -94,15 +94,15 @@ def test_models_and_jobs(client: Client, registry: Registry) -> None:
 
 
 def test_jobs_are_counted(serve: Serve, tmp_path: Path) -> None:
-    from phonechain.app.jobs import repository as table
+    from phonechain.app.jobs import repository
     from phonechain.app.storage.tables import Job
 
     with serve(data=tmp_path) as client:
         assert client.get("/jobs").status_code == 200  # now there is a database
-        with client.app.state.place.db.write() as session:
+        with client.app.state.workspace.db.write() as session:
             for n in range(3):
                 job = Job(id=f"j{n}", kind="label", spec={"total": 0, "part": 1})
-                table.add(session, job)
+                repository.add(session, job)
                 job.state = "succeeded" if n else "failed"
         found = metrics(client)
     assert value(found, "jobs", state="succeeded") == 2
@@ -146,9 +146,9 @@ def test_who_may_read_them(serve: Serve, who: str, bare: int, with_key: int) -> 
 
 def test_refusals_are_counted_by_type(serve: Serve) -> None:
     with serve(queue_size=1) as client:
-        client.app.state.scorer.taken = 1
+        client.app.state.batcher.taken = 1
         refused = client.classify()
-        client.app.state.scorer.taken = 0
+        client.app.state.batcher.taken = 0
         found = metrics(client)
     assert refused.status_code == 503
     assert refused.headers["retry-after"] == "1"

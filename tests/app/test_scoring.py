@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from phonechain.app.labelling import pipeline as labelling
-from phonechain.app.labelling.batcher import Scorer, cores
+from phonechain.app.labelling.batcher import Batcher, cores
 from phonechain.app.models.registry import Entry, Registry
 from phonechain.app.problems.errors import NotReady, Overloaded
 from phonechain.app.samples import AUDIO, SEGMENTS
@@ -58,17 +58,17 @@ def gate(registry: Registry) -> Gate:
 @pytest.fixture(scope="module")
 def ready(registry: Registry) -> labelling.Prepared:
     annotation = notation.read(SEGMENTS.read_bytes())
-    return labelling.prepared(AUDIO, annotation, registry.get("default").labeler.features_)
+    return labelling.prepare_utterance(AUDIO, annotation, registry.get("default").labeler.features_)
 
 
-def running(work: Callable[[Scorer], Awaitable[Any]], **settings: Any) -> Any:
+def running(work: Callable[[Batcher], Awaitable[Any]], **settings: Any) -> Any:
     async def run() -> Any:
-        scorer = Scorer(Settings(**settings))
-        await scorer.start()
+        batcher = Batcher(Settings(**settings))
+        await batcher.start()
         try:
-            return await work(scorer)
+            return await work(batcher)
         finally:
-            await scorer.stop()
+            await batcher.stop()
 
     return asyncio.run(run())
 
@@ -80,9 +80,9 @@ def parts(ready: labelling.Prepared, count: int) -> tuple[Any, list[Segment]]:
 def test_what_gathers_while_the_model_works_is_one_batch(gate: Gate, ready: labelling.Prepared) -> None:
     entry = Entry("default", gate)  # type: ignore[arg-type]
 
-    async def work(scorer: Scorer) -> list[Any]:
+    async def work(batcher: Batcher) -> list[Any]:
         asked = [
-            asyncio.create_task(scorer.label(entry, *parts(ready, n), n_best=n, decode="posterior"))
+            asyncio.create_task(batcher.label(entry, *parts(ready, n), n_best=n, decode="posterior"))
             for n in range(1, 8)
         ]
         await asyncio.sleep(0.05)
@@ -103,11 +103,11 @@ def test_what_gathers_while_the_model_works_is_one_batch(gate: Gate, ready: labe
 def test_batches_hold_one_model_one_way_to_decode_and_so_many_segments(gate: Gate, ready: labelling.Prepared) -> None:
     one, other = Entry("one", gate), Entry("other", gate)  # type: ignore[arg-type]
 
-    async def work(scorer: Scorer) -> None:
-        first = asyncio.create_task(scorer.label(one, *parts(ready, 1), n_best=1, decode="posterior"))
+    async def work(batcher: Batcher) -> None:
+        first = asyncio.create_task(batcher.label(one, *parts(ready, 1), n_best=1, decode="posterior"))
         await asyncio.sleep(0.05)  # it is in the model's hands now
         kinds = [(one, "posterior"), (other, "posterior"), (one, "viterbi"), (one, "posterior"), (one, "posterior")]
-        rest = [scorer.label(e, *parts(ready, 5), n_best=1, decode=d) for e, d in kinds]  # type: ignore[arg-type]
+        rest = [batcher.label(e, *parts(ready, 5), n_best=1, decode=d) for e, d in kinds]  # type: ignore[arg-type]
         tasks = [asyncio.create_task(r) for r in rest]
         await asyncio.sleep(0.05)
         gate.open.set()
@@ -121,9 +121,9 @@ def test_one_bad_utterance_fails_alone(gate: Gate, ready: labelling.Prepared) ->
     gate.poison = 3
     entry = Entry("default", gate)  # type: ignore[arg-type]
 
-    async def work(scorer: Scorer) -> list[Any]:
+    async def work(batcher: Batcher) -> list[Any]:
         asked = [
-            asyncio.create_task(scorer.label(entry, *parts(ready, n), n_best=1, decode="posterior"))
+            asyncio.create_task(batcher.label(entry, *parts(ready, n), n_best=1, decode="posterior"))
             for n in (1, 2, 3, 4)
         ]
         await asyncio.sleep(0.05)
@@ -137,10 +137,10 @@ def test_one_bad_utterance_fails_alone(gate: Gate, ready: labelling.Prepared) ->
 def test_a_request_that_was_given_up_is_not_labelled(gate: Gate, ready: labelling.Prepared) -> None:
     entry = Entry("default", gate)  # type: ignore[arg-type]
 
-    async def work(scorer: Scorer) -> None:
-        first = asyncio.create_task(scorer.label(entry, *parts(ready, 1), n_best=1, decode="posterior"))
+    async def work(batcher: Batcher) -> None:
+        first = asyncio.create_task(batcher.label(entry, *parts(ready, 1), n_best=1, decode="posterior"))
         await asyncio.sleep(0.05)
-        second = asyncio.create_task(scorer.label(entry, *parts(ready, 2), n_best=1, decode="posterior"))
+        second = asyncio.create_task(batcher.label(entry, *parts(ready, 2), n_best=1, decode="posterior"))
         await asyncio.sleep(0.05)
         second.cancel()
         await asyncio.sleep(0)
@@ -152,16 +152,16 @@ def test_a_request_that_was_given_up_is_not_labelled(gate: Gate, ready: labellin
 
 
 def test_places_are_taken_and_given_back() -> None:
-    async def work(scorer: Scorer) -> None:
-        async with scorer.place():
-            async with scorer.place():
+    async def work(batcher: Batcher) -> None:
+        async with batcher.place():
+            async with batcher.place():
                 with pytest.raises(Overloaded, match="fewer than 2"):
-                    scorer.refuse_if_full()
+                    batcher.refuse_if_full()
             with pytest.raises(ZeroDivisionError):
-                async with scorer.place():
+                async with batcher.place():
                     raise ZeroDivisionError
-            assert scorer.taken == 1
-        assert scorer.taken == 0
+            assert batcher.taken == 1
+        assert batcher.taken == 0
 
     running(work, queue_size=2)
 
@@ -170,17 +170,17 @@ def test_what_was_accepted_is_answered_before_the_end(gate: Gate, ready: labelli
     entry = Entry("default", gate)  # type: ignore[arg-type]
 
     async def run() -> None:
-        scorer = Scorer(Settings())
-        await scorer.start()
+        batcher = Batcher(Settings())
+        await batcher.start()
         asked = [
-            asyncio.create_task(scorer.label(entry, *parts(ready, 2), n_best=1, decode="posterior")) for _ in range(3)
+            asyncio.create_task(batcher.label(entry, *parts(ready, 2), n_best=1, decode="posterior")) for _ in range(3)
         ]
         await asyncio.sleep(0.05)
-        stopping = asyncio.create_task(scorer.stop())
+        stopping = asyncio.create_task(batcher.stop())
         await asyncio.sleep(0.05)
-        assert not scorer.ready
+        assert not batcher.ready
         with pytest.raises(NotReady):
-            scorer.refuse_if_full()
+            batcher.refuse_if_full()
         gate.open.set()
         await stopping
         assert [len(result.labelled) for result in await asyncio.gather(*asked)] == [2, 2, 2]
@@ -193,18 +193,18 @@ def test_a_request_in_its_decoding_is_answered_too(gate: Gate, ready: labelling.
     entry = Entry("default", gate)  # type: ignore[arg-type]
 
     async def run() -> None:
-        scorer = Scorer(Settings())
-        await scorer.start()
+        batcher = Batcher(Settings())
+        await batcher.start()
 
         async def request() -> int:
-            async with scorer.place():
-                await scorer.in_pool(time.sleep, 0.2)
-                scored = await scorer.label(entry, *parts(ready, 2), n_best=1, decode="posterior")
-                return await scorer.in_pool(len, scored.labelled)
+            async with batcher.place():
+                await batcher.in_pool(time.sleep, 0.2)
+                scored = await batcher.label(entry, *parts(ready, 2), n_best=1, decode="posterior")
+                return await batcher.in_pool(len, scored.labelled)
 
         asked = asyncio.create_task(request())
         await asyncio.sleep(0.05)
-        await asyncio.wait_for(scorer.stop(), 10)
+        await asyncio.wait_for(batcher.stop(), 10)
         assert await asked == 2
 
     asyncio.run(run())
@@ -249,10 +249,10 @@ def test_threads_are_set_once_for_the_model_and_for_numpy() -> None:
     before = torch.get_num_threads()
     seen: dict[str, int] = {}
 
-    async def work(scorer: Scorer) -> None:
-        assert scorer._torch is not None
+    async def work(batcher: Batcher) -> None:
+        assert batcher._torch is not None
         loop = asyncio.get_running_loop()
-        seen["torch"] = await loop.run_in_executor(scorer._torch, torch.get_num_threads)
+        seen["torch"] = await loop.run_in_executor(batcher._torch, torch.get_num_threads)
 
     try:
         running(work, torch_threads=1)

@@ -55,7 +55,7 @@ class Access:
         method, route, status = scope["method"], route_of(scope), answer.status or GONE
         state = scope.get("state") or {}
         problem = state.get("problem")
-        self.metrics.answered(route, method, status, None if answer.stream else seconds, problem)
+        self.metrics.count_request(route, method, status, None if answer.stream else seconds, problem)
         self.tracing.end(span, method, route, status)
         if not log.isEnabledFor(logging.INFO):
             return

@@ -29,7 +29,7 @@ from phonechain.app.problems.errors import InvalidRequest, KeyForbidden, KeyMiss
 from phonechain.app.settings import Settings
 from phonechain.app.storage.ids import new_id
 from phonechain.app.storage.tables import ApiKey
-from phonechain.app.storage.workspace import Place
+from phonechain.app.storage.workspace import Workspace
 from phonechain.features.errors import PhonechainError
 
 SCOPES = ("read", "label", "train", "admin")
@@ -68,8 +68,8 @@ EVERYBODY = Caller("", ("admin",))
 class Keys:
     """What is known of keys. On where PHONECHAIN_ADMIN_KEY is set or a key was made."""
 
-    def __init__(self, settings: Settings, place: Place, engine: Engine) -> None:
-        self.place, self.engine = place, engine
+    def __init__(self, settings: Settings, workspace: Workspace, engine: Engine) -> None:
+        self.place, self.engine = workspace, engine
         admin = settings.admin_key
         self._metrics_need_one = settings.metrics == "key"
         self._admin = None if admin is None else digest_of(admin.get_secret_value())
@@ -139,8 +139,8 @@ class KeyGate:
 
 def needed(method: str, path: str) -> str:
     """The scope that a request needs."""
-    for methods, place, scope in RULES:
-        if (methods == "*" or method in methods.split("|")) and re.fullmatch(place, path):
+    for methods, pattern, scope in RULES:
+        if (methods == "*" or method in methods.split("|")) and re.fullmatch(pattern, path):
             return scope
     return "admin"
 
@@ -167,7 +167,7 @@ def digest_of(key: str) -> str:
     return hashlib.sha256(key.encode()).hexdigest()
 
 
-def make(place: Place, name: str, scopes: Sequence[str], *, admin_key: bool) -> tuple[ApiKey, str]:
+def make(workspace: Workspace, name: str, scopes: Sequence[str], *, admin_key: bool) -> tuple[ApiKey, str]:
     """(the row, the key): the key is told this once. `admin_key` says whether PHONECHAIN_ADMIN_KEY is set.
 
     Raises:
@@ -176,7 +176,7 @@ def make(place: Place, name: str, scopes: Sequence[str], *, admin_key: bool) -> 
     row = ApiKey(id=new_id(), name=name, scopes=list(scopes), created=time.time(), digest="", revoked=None)
     key = f"pc_{row.id}_{secrets.token_urlsafe(32)}"
     row.digest = digest_of(key)
-    with place.db.write() as session:
+    with workspace.db.write() as session:
         if not admin_key and "admin" not in scopes:
             in_use = session.scalars(select(ApiKey.scopes).where(ApiKey.revoked.is_(None)))
             if not any("admin" in given for given in in_use):
@@ -186,15 +186,15 @@ def make(place: Place, name: str, scopes: Sequence[str], *, admin_key: bool) -> 
     return row, key
 
 
-def everything(place: Place) -> list[ApiKey]:
+def list_all(workspace: Workspace) -> list[ApiKey]:
     """Every key that was made."""
-    with place.db.read() as session:
+    with workspace.db.read() as session:
         return list(session.scalars(select(ApiKey).order_by(ApiKey.id)))
 
 
-def revoke(place: Place, id: str) -> None:
+def revoke(workspace: Workspace, id: str) -> None:
     """From now on the key is good for nothing. Raises UnknownKey."""
-    with place.db.write() as session:
+    with workspace.db.write() as session:
         found = session.execute(
             update(ApiKey).where(ApiKey.id == id, ApiKey.revoked.is_(None)).values(revoked=time.time())
         )

@@ -1,7 +1,7 @@
 """`POST /classify`: one recording and its segmentation in, a label and a posterior for each segment out.
 
-The way of a request: its body is read here; `schemas/classify.py` checks it; `labelling.prepared` turns it into
-features, in a thread; `scoring.Scorer` has it labelled, in a batch; it is written here.
+The way of a request: its body is read here; `schemas/classify.py` checks it; `labelling.prepare_utterance` turns it into
+features, in a thread; `scoring.Batcher` has it labelled, in a batch; it is written here.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 from starlette.datastructures import QueryParams, UploadFile
 from starlette.responses import Response
 
-from phonechain.app.http.dependencies import MetricsDep, ModelsDep, ScorerDep, SettingsDep
+from phonechain.app.http.dependencies import BatcherDep, MetricsDep, ModelsDep, SettingsDep
 from phonechain.app.labelling import pipeline as labelling
 from phonechain.app.labelling.batcher import Scored
 from phonechain.app.labelling.pipeline import Prepared
@@ -61,16 +61,16 @@ class Asked:
 
 @router.post("/classify", summary="Label the segments of one recording")
 async def classify(
-    request: Request, settings: SettingsDep, models: ModelsDep, scorer: ScorerDep, metrics: MetricsDep
+    request: Request, settings: SettingsDep, models: ModelsDep, batcher: BatcherDep, metrics: MetricsDep
 ) -> Response:
-    scorer.refuse_if_full()
+    batcher.refuse_if_full()
     upload = await receive(request)
-    async with scorer.place():
+    async with batcher.place():
         begun = time.perf_counter()
-        asked = await scorer.in_pool(understood, upload, request.query_params, settings)
+        asked = await batcher.in_pool(understood, upload, request.query_params, settings)
         entry = await models.get(asked.options.model)
-        ready = await scorer.in_pool(
-            labelling.prepared,
+        ready = await batcher.in_pool(
+            labelling.prepare_utterance,
             asked.audio,
             asked.segmentation,
             entry.labeler.features_,
@@ -83,8 +83,8 @@ async def classify(
             max_segments=settings.max_segments,
         )
         spent = time.perf_counter() - begun
-        metrics.decoded(ready.duration)
-        scored = await scorer.label(
+        metrics.count_audio(ready.duration)
+        scored = await batcher.label(
             entry,
             ready.features,
             ready.segments,
@@ -92,8 +92,8 @@ async def classify(
             decode=asked.options.decode,
             starts=ready.starts,
         )
-        metrics.labelled(len(scored.labelled))
-        return await scorer.in_pool(written, asked, entry, ready, scored, begun, spent)
+        metrics.count_segments(len(scored.labelled))
+        return await batcher.in_pool(written, asked, entry, ready, scored, begun, spent)
 
 
 async def receive(request: Request) -> Upload:
@@ -217,7 +217,7 @@ def _checked(adapter: TypeAdapter[T], value: dict[str, Any], settings: Settings,
 
 
 def _listed(segments: list[SegmentIn]) -> Annotation:
-    return labelling.listed([segment.as_segment() for segment in segments])
+    return labelling.list_to_annotation([segment.as_segment() for segment in segments])
 
 
 def written(asked: Asked, entry: Entry, ready: Prepared, scored: Scored, begun: float, spent: float) -> Response:
@@ -225,13 +225,13 @@ def written(asked: Asked, entry: Entry, ready: Prepared, scored: Scored, begun: 
     headers = {"Cache-Control": "no-store"}
     wanted = asked.options.format
     if wanted != "json":
-        # The other formats have no place for these, so they go where programs can still see them.
+        # The other formats have no workspace for these, so they go where programs can still see them.
         headers["X-Phonechain-Model"] = f"{entry.name}; version={entry.version}"
         counts = Counter(notice.code for notice in ready.notices)
         headers["X-Phonechain-Warnings"] = ", ".join(f"{code}; count={count}" for code, count in counts.items())
         headers["Content-Disposition"] = f'attachment; filename="labels{labelling.suffix(wanted)}"'
         return Response(
-            labelling.annotated(ready, scored.labelled, wanted),
+            labelling.render_annotation(ready, scored.labelled, wanted),
             headers=headers,
             media_type=labelling.media_type(wanted),
         )

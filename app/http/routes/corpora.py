@@ -14,9 +14,8 @@ from starlette.datastructures import UploadFile
 from starlette.responses import JSONResponse, Response
 
 from phonechain.app.corpora import intake
-from phonechain.app.http import pagination as paging
-from phonechain.app.http import uploads
-from phonechain.app.http.dependencies import EngineDep, PlaceDep, SettingsDep
+from phonechain.app.http import pagination, uploads
+from phonechain.app.http.dependencies import EngineDep, SettingsDep, WorkspaceDep
 from phonechain.app.http.routes.jobs import Cursor, Limit, _object
 from phonechain.app.problems import documents as problems
 from phonechain.app.problems.errors import CorpusInUse, InvalidRequest, UnknownCorpus, UnsupportedMediaType
@@ -26,7 +25,7 @@ from phonechain.app.settings import Settings
 from phonechain.app.storage import references
 from phonechain.app.storage.archives import Caps
 from phonechain.app.storage.tables import UNFINISHED, Corpus, Job
-from phonechain.app.storage.workspace import Place
+from phonechain.app.storage.workspace import Workspace
 
 router = APIRouter(prefix="/corpora", tags=["corpora"])
 
@@ -57,7 +56,7 @@ def shown(corpus: Corpus) -> dict[str, Any]:
         "options": {
             k: v for k, v in corpus.options.items() if v not in (None, [], False, "refuse") and k != "fingerprint"
         },
-        "created": paging.moment(corpus.created),
+        "created": pagination.timestamp(corpus.created),
     }
 
 
@@ -101,7 +100,7 @@ def shown(corpus: Corpus) -> dict[str, Any]:
         ],
     },
 )
-async def create(request: Request, settings: SettingsDep, place: PlaceDep, engine: EngineDep) -> JSONResponse:
+async def create(request: Request, settings: SettingsDep, workspace: WorkspaceDep, engine: EngineDep) -> JSONResponse:
     """A zip or tar of audio and annotations as the body or in a form; a folder or URL of the server as JSON; or a list
     of references, an object with `audio` and `annotation` (and `id`, `speaker`, `split`) a line.
     """
@@ -110,28 +109,28 @@ async def create(request: Request, settings: SettingsDep, place: PlaceDep, engin
     query = _query(request)
     if kind == "application/json":
         asked = _model(RegisterCorpus, {**query, **_object(await uploads.small_body(request, settings.max_body_bytes))})
-        corpus = await asyncio.to_thread(_registered, place, settings, asked)
+        corpus = await asyncio.to_thread(_registered, workspace, settings, asked)
     elif kind in LISTS:
         options = _model(CorpusOptions, query)
-        digest = await uploads.keep_body(request, place, settings.max_upload_bytes)
-        corpus = await asyncio.to_thread(_listed, place, settings, digest, options)
+        digest = await uploads.keep_body(request, workspace, settings.max_upload_bytes)
+        corpus = await asyncio.to_thread(_listed, workspace, settings, digest, options)
     elif kind in ARCHIVES:
         options = _model(CorpusOptions, query)
-        digest = await uploads.keep_body(request, place, settings.max_upload_bytes)
-        corpus = await asyncio.to_thread(_unpacked, place, settings, digest, options)
+        digest = await uploads.keep_body(request, workspace, settings.max_upload_bytes)
+        corpus = await asyncio.to_thread(_unpacked, workspace, settings, digest, options)
     elif kind == "multipart/form-data":
-        corpus = await _form(request, settings, place, query)
+        corpus = await _form(request, settings, workspace, query)
     else:
         raise UnsupportedMediaType(
             f"expected a zip or tar file, application/json, application/jsonl or multipart/form-data, "
             f"got {kind[:80] or 'none'}",
             value=kind[:80],
         )
-    body = await asyncio.to_thread(_added, place, corpus)
+    body = await asyncio.to_thread(_added, workspace, corpus)
     return JSONResponse(body, 201, {"Location": f"/corpora/{corpus.id}"})
 
 
-async def _form(request: Request, settings: Settings, place: Place, query: Mapping[str, Any]) -> Corpus:
+async def _form(request: Request, settings: Settings, workspace: Workspace, query: Mapping[str, Any]) -> Corpus:
     async with request.form(max_files=1, max_fields=32, max_part_size=2**16) as form:
         archive = form.get("archive")
         if not isinstance(archive, UploadFile):
@@ -143,8 +142,8 @@ async def _form(request: Request, settings: Settings, place: Place, query: Mappi
             elif name != "archive":
                 fields[name] = value
         options = _model(CorpusOptions, {**query, **fields})
-        digest = await uploads.keep_file(archive.file, place, settings.max_upload_bytes)
-    return await asyncio.to_thread(_unpacked, place, settings, digest, options)
+        digest = await uploads.keep_file(archive.file, workspace, settings.max_upload_bytes)
+    return await asyncio.to_thread(_unpacked, workspace, settings, digest, options)
 
 
 def _query(request: Request) -> dict[str, Any]:
@@ -171,86 +170,86 @@ def _options(asked: CorpusOptions) -> dict[str, Any]:
     return asked.model_dump(include=set(CorpusOptions.model_fields) - {"name"})
 
 
-def _registered(place: Place, settings: Settings, asked: RegisterCorpus) -> Corpus:
+def _registered(workspace: Workspace, settings: Settings, asked: RegisterCorpus) -> Corpus:
     if asked.folder is not None:
-        return intake.from_folder(place, asked.folder, asked.name, _options(asked), settings.roots)
+        return intake.from_folder(workspace, asked.folder, asked.name, _options(asked), settings.roots)
     assert asked.url is not None
-    return intake.from_url(place, asked.url, asked.name, _options(asked), settings.roots)
+    return intake.from_url(workspace, asked.url, asked.name, _options(asked), settings.roots)
 
 
-def _listed(place: Place, settings: Settings, digest: str, asked: CorpusOptions) -> Corpus:
+def _listed(workspace: Workspace, settings: Settings, digest: str, asked: CorpusOptions) -> Corpus:
     try:
-        with place.store.local(digest).open("rb") as lines:
-            corpus = intake.from_list(place, lines, asked.name, _options(asked), settings.roots)
+        with workspace.store.local(digest).open("rb") as lines:
+            corpus = intake.from_list(workspace, lines, asked.name, _options(asked), settings.roots)
     except Exception:
-        references.drop(place, digest)
+        references.drop(workspace, digest)
         raise
     if digest != corpus.manifest:  # a list may be written just as we write it
-        references.drop(place, digest)
+        references.drop(workspace, digest)
     return corpus
 
 
-def _unpacked(place: Place, settings: Settings, digest: str, asked: CorpusOptions) -> Corpus:
+def _unpacked(workspace: Workspace, settings: Settings, digest: str, asked: CorpusOptions) -> Corpus:
     caps = Caps(settings.max_archive_files, settings.max_archive_bytes)
     try:
-        return intake.from_archive(place, digest, asked.name, _options(asked), caps)
+        return intake.from_archive(workspace, digest, asked.name, _options(asked), caps)
     except Exception:
-        _discard(place, digest)
+        _discard(workspace, digest)
         raise
 
 
-def _discard(place: Place, digest: str) -> None:
+def _discard(workspace: Workspace, digest: str) -> None:
     """Forget an archive and its files, unless another corpus has the same."""
-    if not references.needed(place, digest):
-        place.store.delete(digest)
-        shutil.rmtree(place.root / "cache" / "corpora" / digest, ignore_errors=True)
+    if not references.needed(workspace, digest):
+        workspace.store.delete(digest)
+        shutil.rmtree(workspace.root / "cache" / "corpora" / digest, ignore_errors=True)
 
 
-def _added(place: Place, corpus: Corpus) -> dict[str, Any]:
-    with place.db.write() as session:
+def _added(workspace: Workspace, corpus: Corpus) -> dict[str, Any]:
+    with workspace.db.write() as session:
         session.add(corpus)
         session.flush()
         return shown(corpus)
 
 
 @router.get("", summary="Every corpus", response_model=CorpusPage, responses=_UNKNOWN)
-async def index(place: PlaceDep, engine: EngineDep, limit: Limit = 50, cursor: Cursor = None) -> dict[str, Any]:
+async def index(workspace: WorkspaceDep, engine: EngineDep, limit: Limit = 50, cursor: Cursor = None) -> dict[str, Any]:
     """The newest first."""
-    before = paging.decoded(cursor)
+    before = pagination.decode_cursor(cursor)
 
     def found() -> list[Corpus]:
         engine.ready_database()
         query = select(Corpus).where(Corpus.hidden.is_(False)).order_by(Corpus.id.desc()).limit(limit + 1)
-        with place.db.read() as session:
+        with workspace.db.read() as session:
             return list(session.scalars(query if before is None else query.where(Corpus.id < before)))
 
     rows = await asyncio.to_thread(found)
     more = len(rows) > limit
     return {
         "corpora": [shown(row) for row in rows[:limit]],
-        "next": paging.encoded(rows[limit - 1].id) if more else None,
+        "next": pagination.encode_cursor(rows[limit - 1].id) if more else None,
     }
 
 
 @router.get("/{id}", summary="One corpus", response_model=CorpusOut, responses=_UNKNOWN)
-async def show(id: str, place: PlaceDep, engine: EngineDep) -> dict[str, Any]:
+async def show(id: str, workspace: WorkspaceDep, engine: EngineDep) -> dict[str, Any]:
     """What was found in it, and what is wrong with single files."""
 
     def found() -> Corpus | None:
         engine.ready_database()
-        with place.db.read() as session:
+        with workspace.db.read() as session:
             return session.get(Corpus, id)
 
     return shown(_known(await asyncio.to_thread(found), id))
 
 
 @router.delete("/{id}", summary="Forget a corpus", status_code=204, responses=refusals(404, 409, 422, 503))
-async def delete(id: str, place: PlaceDep, engine: EngineDep) -> Response:
+async def delete(id: str, workspace: WorkspaceDep, engine: EngineDep) -> Response:
     """An upload's files go with it; a folder or URL of the server stays as it is."""
 
     def gone() -> None:
         engine.ready_database()
-        with place.db.write() as session:
+        with workspace.db.write() as session:
             row = _known(session.get(Corpus, id), id)
             for job, spec in session.execute(select(Job.id, Job.spec).where(Job.state.in_(UNFINISHED))):
                 if spec.get("corpus") == id:
@@ -258,8 +257,8 @@ async def delete(id: str, place: PlaceDep, engine: EngineDep) -> Response:
             session.delete(row)
             source, location, manifest = row.source, row.location, row.manifest
         if source == "upload":
-            _discard(place, location)
-        references.drop(place, manifest)
+            _discard(workspace, location)
+        references.drop(workspace, manifest)
 
     await asyncio.to_thread(gone)
     return Response(status_code=204)

@@ -26,5 +26,5 @@ router = APIRouter(tags=["health"])
 async def metrics(request: Request, known: MetricsDep) -> Response:
     """In Prometheus's text format, or as OpenMetrics where `Accept` prefers that."""
     await request.app.state.now.refresh()
-    body, media_type = known.written(request.headers.get("accept", ""))
+    body, media_type = known.render(request.headers.get("accept", ""))
     return Response(body, headers={"Content-Type": media_type, "Cache-Control": "no-store"})

@@ -389,7 +389,7 @@ def test_too_many_jobs_and_webhooks(own_service: Callable[..., Any], corpus_fold
     assert json.loads(body)["data"]["id"] == job["id"]
     from phonechain.app.jobs import webhooks
 
-    again = webhooks.signed("a secret", headers["webhook-id"], int(headers["webhook-timestamp"]), body)
+    again = webhooks.sign("a secret", headers["webhook-id"], int(headers["webhook-timestamp"]), body)
     assert headers["webhook-signature"] == again["webhook-signature"]
     receiver.server.shutdown()
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import inspect, select
 
-from phonechain.app.jobs import repository as table
+from phonechain.app.jobs import repository
 from phonechain.app.problems.errors import DatabaseAway
 from phonechain.app.storage.database import Database
 from phonechain.app.storage.ids import is_id, new_id
@@ -60,29 +60,29 @@ def test_several_processes_may_upgrade_at_once(database: Database) -> None:
 
 def _job(database: Database, kind: str = "train") -> Job:
     with database.write() as session:
-        return table.add(session, Job(id=new_id(), kind=kind, spec={"total": 10}))
+        return repository.add(session, Job(id=new_id(), kind=kind, spec={"total": 10}))
 
 
 def test_a_job_ends_once(database: Database) -> None:
     migrate.upgrade(database)
     job = _job(database)
-    first = table.claim(database, job.id)
+    first = repository.claim(database, job.id)
     assert first is not None
-    second = table.claim(database, job.id)
+    second = repository.claim(database, job.id)
     assert second is not None
     assert (first.attempt, second.attempt) == (1, 2)
-    with pytest.raises(table.Fenced):
-        table.progress(database, job.id, first.attempt, stage="train", done=1)
-    with pytest.raises(table.Fenced), database.write() as session:
-        table.succeed(session, job.id, first.attempt, {"by": "the first"})
+    with pytest.raises(repository.Fenced):
+        repository.progress(database, job.id, first.attempt, stage="train", done=1)
+    with pytest.raises(repository.Fenced), database.write() as session:
+        repository.succeed(session, job.id, first.attempt, {"by": "the first"})
     with database.write() as session:
-        table.succeed(session, job.id, second.attempt, {"by": "the second"})
-    table.fail(database, job.id, second.attempt, {"type": "x"})
-    table.cancel(database, job.id)
-    assert table.claim(database, job.id) is None
-    found = table.get(database, job.id)
+        repository.succeed(session, job.id, second.attempt, {"by": "the second"})
+    repository.fail(database, job.id, second.attempt, {"type": "x"})
+    repository.cancel(database, job.id)
+    assert repository.claim(database, job.id) is None
+    found = repository.get(database, job.id)
     assert (found.state, found.result, found.error) == ("succeeded", {"by": "the second"}, None)
-    events = table.events(database, job.id, 0)
+    events = repository.events(database, job.id, 0)
     assert [e.number for e in events] == [1, 2, 3, 4]
     assert [e.data["state"] for e in events] == ["queued", "running", "running", "succeeded"]
 
@@ -90,14 +90,14 @@ def test_a_job_ends_once(database: Database) -> None:
 def test_parts_are_counted_once_however_many_finish_them(database: Database) -> None:
     migrate.upgrade(database)
     job = _job(database, "label")
-    table.begin(database, job.id, 40, "utterances")
+    repository.begin(database, job.id, 40, "utterances")
     barrier, outcomes = threading.Barrier(8), []
 
     def run(number: int) -> None:
         barrier.wait()
-        part = table.Shard(job=job.id, number=number % 4, blob="0" * 64, utterances=10, segments=5, failed=1)
-        error = table.FileError(job=job.id, place=number % 4, utterance="u", type="t", detail="d")
-        outcomes.append(table.finish_shard(database, part, [error], 40))
+        part = repository.Shard(job=job.id, number=number % 4, blob="0" * 64, utterances=10, segments=5, failed=1)
+        error = repository.FileError(job=job.id, index=number % 4, utterance="u", type="t", detail="d")
+        outcomes.append(repository.finish_shard(database, part, [error], 40))
 
     threads = [threading.Thread(target=run, args=(n,)) for n in range(8)]
     for t in threads:
@@ -105,33 +105,33 @@ def test_parts_are_counted_once_however_many_finish_them(database: Database) -> 
     for t in threads:
         t.join()
     assert sorted(outcomes) == [False] * 4 + [True] * 4
-    found = table.get(database, job.id)
+    found = repository.get(database, job.id)
     assert (found.done, found.failed_files) == (40, 4)
-    assert len(table.shards(database, job.id)) == 4
-    numbers = [e.number for e in table.events(database, job.id, 0)]
+    assert len(repository.shards(database, job.id)) == 4
+    numbers = [e.number for e in repository.events(database, job.id, 0)]
     assert numbers == list(range(1, len(numbers) + 1))
 
 
 def test_a_cancelled_job_takes_no_more_parts(database: Database) -> None:
     migrate.upgrade(database)
     job = _job(database, "label")
-    table.begin(database, job.id, 40, "utterances")
-    assert table.cancel(database, job.id).state == "cancelling"
-    part = table.Shard(job=job.id, number=0, blob="0" * 64, utterances=10, segments=5, failed=0)
-    with pytest.raises(table.Cancelled):
-        table.finish_shard(database, part, [], 40)
-    assert table.close_cancelled(database, 0.0) == [job.id]
-    assert table.get(database, job.id).state == "cancelled"
-    assert table.shards(database, job.id) == []
+    repository.begin(database, job.id, 40, "utterances")
+    assert repository.cancel(database, job.id).state == "cancelling"
+    part = repository.Shard(job=job.id, number=0, blob="0" * 64, utterances=10, segments=5, failed=0)
+    with pytest.raises(repository.Cancelled):
+        repository.finish_shard(database, part, [], 40)
+    assert repository.close_cancelled(database, 0.0) == [job.id]
+    assert repository.get(database, job.id).state == "cancelled"
+    assert repository.shards(database, job.id) == []
 
 
 def test_a_job_that_never_gets_on_fails(database: Database) -> None:
     migrate.upgrade(database)
     job = _job(database)
     for _ in range(3):
-        assert table.submitting(database, table.get(database, job.id), 3)
-    assert not table.submitting(database, table.get(database, job.id), 3)
-    found = table.get(database, job.id)
+        assert repository.submitting(database, repository.get(database, job.id), 3)
+    assert not repository.submitting(database, repository.get(database, job.id), 3)
+    found = repository.get(database, job.id)
     assert found.state == "failed"
     assert found.error is not None
     assert found.error["type"] == "/problems/job-stalled"
@@ -139,9 +139,9 @@ def test_a_job_that_never_gets_on_fails(database: Database) -> None:
 
 def test_one_of_two_hands_over(database: Database) -> None:
     migrate.upgrade(database)
-    seen = table.get(database, _job(database).id)
-    assert table.submitting(database, seen, 9)
-    assert not table.submitting(database, seen, 9)
+    seen = repository.get(database, _job(database).id)
+    assert repository.submitting(database, seen, 9)
+    assert not repository.submitting(database, seen, 9)
 
 
 def test_a_write_that_raises_leaves_nothing(database: Database) -> None:
@@ -149,7 +149,7 @@ def test_a_write_that_raises_leaves_nothing(database: Database) -> None:
 
     def broken() -> None:
         with database.write() as session:
-            table.add(session, Job(id=new_id(), kind="label", spec={}))
+            repository.add(session, Job(id=new_id(), kind="label", spec={}))
             session.flush()
             raise ZeroDivisionError
 

@@ -19,7 +19,7 @@ from phonechain.app.problems.errors import WebhookRefused
 def test_the_signature_is_that_of_the_specification() -> None:
     # The example of the Standard Webhooks specification's reference implementations.
     secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
-    headers = webhooks.signed(secret, "msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330, b'{"test": 2432232314}')
+    headers = webhooks.sign(secret, "msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330, b'{"test": 2432232314}')
     assert headers["webhook-signature"] == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
     assert headers["webhook-id"] == "msg_p5jXN8AQM9LWM0D4loKWxJek"
     assert headers["webhook-timestamp"] == "1614265330"
@@ -27,8 +27,8 @@ def test_the_signature_is_that_of_the_specification() -> None:
 
 def test_any_text_can_be_a_secret() -> None:
     expected = base64.b64encode(hmac.new(b"a secret", b"m.1.body", hashlib.sha256).digest()).decode()
-    assert webhooks.signed("a secret", "m", 1, b"body")["webhook-signature"] == f"v1,{expected}"
-    assert "webhook-signature" not in webhooks.signed(None, "m", 1, b"body")
+    assert webhooks.sign("a secret", "m", 1, b"body")["webhook-signature"] == f"v1,{expected}"
+    assert "webhook-signature" not in webhooks.sign(None, "m", 1, b"body")
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ class Receiver:
 
 def test_a_redirect_is_not_followed() -> None:
     receiver = Receiver(302)
-    assert webhooks.call(receiver.url, b"{}", webhooks.signed("s", "m", 1, b"{}"), private=True) == 302
+    assert webhooks.call(receiver.url, b"{}", webhooks.sign("s", "m", 1, b"{}"), private=True) == 302
     headers, body = receiver.calls[0]
     assert body == b"{}"
     assert headers["host"] == receiver.url.split("/")[2]
