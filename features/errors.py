@@ -11,7 +11,8 @@
     ├── AnnotationError            the segmentation file cannot be used
     │   ├── UnrecognisedAnnotation no format matches
     │   ├── AnnotationSyntaxError  the format's grammar is broken, with the line
-    │   └── UnknownTier            the asked tier is not there
+    │   ├── UnknownTier            the asked tier is not there
+    │   └── WordTier               the tier holds words, and another one phones
     ├── SegmentError               the segments do not fit together or the sound
     │   └── NoSegments             there are none
     ├── PhoneSetError              a label that the phone set does not know
@@ -129,6 +130,10 @@ class AnnotationSyntaxError(AnnotationError):
 
 class UnknownTier(AnnotationError):
     slug = "annotation-tier"
+
+
+class WordTier(AnnotationError):
+    slug = "annotation-tier-words"
 
 
 @dataclass(frozen=True, slots=True)

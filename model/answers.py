@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from phonechain.features.phones.comparison import LabelComparison, LabelSet
 from phonechain.features.segments import Segment
 
 
@@ -19,8 +20,10 @@ class LabelledSegment:
         label: the answer.
         posterior: its probability, given all the sound and all the boundaries.
         n_best: the most probable labels of this segment with their posteriors, best first.
-        given: the label that the input carried; its posterior and rank (1: the most probable) are None where there was
-            none, or one that the model does not know.
+        given: the label that the input carried, as it is spelled there; its posterior and rank (1: the most probable)
+            are None where there was none, or one that the model does not know.
+        compared_as: the label of the model that `given` was compared with, where it is spelled otherwise; several with
+            strokes between, where the folding takes them for one.
     """
 
     start: float
@@ -31,6 +34,7 @@ class LabelledSegment:
     given: str | None = None
     given_posterior: float | None = None
     given_rank: int | None = None
+    compared_as: str | None = None
 
 
 def answers(
@@ -39,20 +43,29 @@ def answers(
     best: NDArray[np.int64],
     segments: Sequence[Segment],
     n_best: int,
+    comparison: LabelComparison | None = None,
 ) -> list[LabelledSegment]:
-    """The segments of one recording with their answers, from p(label | x) [T, Y] and the labels' indices [T]."""
-    index = {label: n for n, label in enumerate(labels)}
+    """The segments of one recording with their answers, from p(label | x) [T, Y] and the labels' indices [T].
+
+    Given labels are compared through `comparison`; None chooses the folding that fits these segments.
+    """
+    if comparison is None:
+        comparison = LabelSet(tuple(labels)).compare(segment.label for segment in segments)
     order = np.argsort(-posteriors, axis=1, kind="stable")
+    classes = comparison.by_class(posteriors)
+    ranks = np.argsort(np.argsort(-classes, axis=1, kind="stable"), axis=1, kind="stable") + 1
+    names = comparison.names()
     found = []
-    for row, ranked, label, segment in zip(posteriors, order, best, segments, strict=True):
-        given = None if segment.label is None else index.get(segment.label)
+    for t, (label, segment) in enumerate(zip(best, segments, strict=True)):
+        given = None if segment.label is None else comparison.targets.get(segment.label)
         found.append(
             LabelledSegment(
-                segment.start, segment.end, labels[label], float(row[label]),
-                [(labels[k], float(row[k])) for k in ranked[: max(0, n_best)]],
+                segment.start, segment.end, labels[label], float(posteriors[t, label]),
+                [(labels[k], float(posteriors[t, k])) for k in order[t, : max(0, n_best)]],
                 segment.label,
-                None if given is None else float(row[given]),
-                None if given is None else int(np.flatnonzero(ranked == given)[0]) + 1,
+                None if given is None else float(classes[t, given]),
+                None if given is None else int(ranks[t, given]),
+                None if given is None or names[given] == segment.label else names[given],
             )
         )  # fmt: skip
     return found

@@ -20,6 +20,8 @@ from numpy.typing import NDArray
 from phonechain.features.audio.reader import Audio
 from phonechain.features.errors import CorpusError, ModelFileError, PhonechainError, SettingsError
 from phonechain.features.mfcc import FeatureSettings
+from phonechain.features.phones.comparison import LabelComparison, LabelSet
+from phonechain.features.phones.readings import recognise
 from phonechain.features.pooling import extract
 from phonechain.features.segments import Segment, Utterance
 from phonechain.model.answers import LabelledSegment, answers
@@ -72,6 +74,7 @@ class PhoneLabeler:
             name=name, description=description or base.title, licence=licence, data=data, limits=limits
         )
         self.labels_: list[str] = []
+        self.phone_set_ = ""
         self.network_: SequenceNetwork | None = None
         self.normaliser_: Normaliser | None = None
         self.temperature_ = 1.0
@@ -159,7 +162,7 @@ class PhoneLabeler:
             normaliser = Normaliser.fit(rows, by_speaker=self.model.speaker_normalised)
         data = dataset(items, labels, normaliser, drop=self.drop)
         held = dataset(dev, labels, normaliser, drop=self.drop)
-        self.labels_, self.normaliser_ = labels, normaliser
+        self.labels_, self.normaliser_, self.phone_set_ = labels, normaliser, recognise(labels)
         if base is not None:
             self.network_ = tuning.copied(base)
         else:
@@ -245,18 +248,23 @@ class PhoneLabeler:
         n_best: int = 1,
         decode: Decoding = "posterior",
         groups: Sequence[int] | None = None,
+        comparisons: Sequence[LabelComparison] | None = None,
     ) -> list[list[LabelledSegment]]:
         """The same for several recordings at once, from their features [T, D], in one batch.
 
         Args:
             groups: which speaker each recording is of, for models normalised by speaker; by default each its own.
+            comparisons: how each recording's given labels are compared; by default by the folding that fits them.
         """
         if decode not in ("posterior", "viterbi"):
             raise SettingsError(
                 f"expected decode to be posterior or viterbi, got {decode!r}", pointer="decode", value=decode
             )
         posteriors, best = self.posteriors(items, viterbi=decode == "viterbi", groups=groups)
-        return [answers(self.labels_, p, b, s, n_best) for p, b, s in zip(posteriors, best, segments, strict=True)]
+        if comparisons is None:
+            comparisons = [self.label_set_.compare(s.label for s in each) for each in segments]
+        rows = zip(posteriors, best, segments, comparisons, strict=True)
+        return [answers(self.labels_, p, b, s, n_best, c) for p, b, s, c in rows]
 
     def posteriors(
         self, items: Sequence[NDArray[np.float32]], *, viterbi: bool = False, groups: Sequence[int] | None = None
@@ -282,6 +290,11 @@ class PhoneLabeler:
             all_p[kept[n]], all_best[kept[n]] = p_n.numpy(), best_n.numpy()
         return all_p, all_best
 
+    @property
+    def label_set_(self) -> LabelSet:
+        """The model's labels, as given ones are compared with them."""
+        return LabelSet(tuple(self.labels_), self.phone_set_)
+
     def _ready(self) -> tuple[SequenceNetwork, Normaliser]:
         if self.network_ is None or self.normaliser_ is None:
             raise SettingsError(
@@ -296,7 +309,8 @@ class PhoneLabeler:
         """What a person should know before using the model, JSON-serialisable."""
         return {
             "name": self.card.name, "version": self.version_, "description": self.card.description,
-            "preset": self.preset, "labels": self.labels_, "licence": self.card.licence, "data": self.card.data,
+            "preset": self.preset, "labels": self.labels_, "phone_set": self.phone_set_,
+            "licence": self.card.licence, "data": self.card.data,
             "limits": self.card.limits, "metrics": self.metrics_, "temperature": self.temperature_,
             "created": self.provenance_.created, "command": self.provenance_.command, "seed": self.provenance_.seed,
             "corpus": self.provenance_.corpus, "drop": list(self.drop),
@@ -325,7 +339,7 @@ class PhoneLabeler:
             features=self.features_.to_dict(),
             model={
                 "preset": self.preset, "model": to_dict(self.model), "training": to_dict(self.training),
-                "drop": list(self.drop),
+                "drop": list(self.drop), "phone_set": self.phone_set_,
             },
             normaliser={"mean": "normaliser.mean", "std": "normaliser.std"},
             ngrams={"bigrams": "network.bigrams", "trigrams": "network.trigrams"},
@@ -354,6 +368,7 @@ class PhoneLabeler:
             )
             labeler.preset, labeler.card = str(settings["preset"]), header.card
             labeler.labels_ = list(header.labels)
+            labeler.phone_set_ = str(settings.get("phone_set", recognise(header.labels)))
             labeler.normaliser_ = networks.normaliser_of(tensors, by_speaker=labeler.model.speaker_normalised)
             labeler.temperature_ = float(header.calibration["temperature"])
             labeler.network_ = networks.restored(labeler.model, labeler.labels_, tensors)

@@ -105,6 +105,23 @@ def file_line(file: Path, error: Exception) -> str:
     return str(CorpusProblem(file, None, f"cannot be used: {reason}"))
 
 
+def read_map(path: Path | None) -> dict[str, str | None] | None:
+    """A map of given labels from a file, JSON or two columns with a tab between; None for none.
+
+    Raises:
+        PhoneSetError, SettingsError: not such a file.
+    """
+    if path is None:
+        return None
+    from phonechain.features.phones import mapping
+
+    data = existing_file(path, "a file of labels").read_bytes()
+    try:
+        return mapping.parse(data.decode("utf-8"))
+    except UnicodeDecodeError:
+        raise SettingsError(f"expected UTF-8 in {path}, got other bytes", value=str(path)) from None
+
+
 def percent(share: float | None) -> str:
     """A share as per cent with one decimal; empty for None."""
     return "" if share is None else f"{100 * share:.1f}"

@@ -29,6 +29,10 @@ def evaluate(
     decode: Annotated[
         str, typer.Option(help="posterior: the likeliest label of each segment; viterbi: the likeliest sequence.")
     ] = "posterior",
+    map_: Annotated[
+        Path | None,
+        typer.Option("--map", help="File of given labels and labels of the model, JSON or two columns; - is none."),
+    ] = None,
     fix: Annotated[bool, typer.Option("--fix", help="Sort segments and remove overlaps of up to 10 ms.")] = False,
     confusions: Annotated[int, typer.Option("--confusions", help="How many confusions to list.", min=0, max=1000)] = 0,
     per_phone: Annotated[bool, typer.Option("--per-phone", help="A row for each label.")] = False,
@@ -40,14 +44,18 @@ def evaluate(
 
     common.existing_folder(corpus, "a corpus folder")
     options = checked_options(decode=decode)
+    mapping = common.read_map(map_)
     labeler = common.load_model(model)
     from phonechain.model.scoring.evaluation import score
 
     with common.bars() as bars:
         read = read_corpus(corpus, bars, tier=tier, layout=layout, table=table, fix=fix)
         chosen, utterances = _chosen(read, split)
-        scored = score(labeler, utterances, drop=drop or (), decode=options["decode"], progress=bars.progress)
+        scored = score(
+            labeler, utterances, drop=drop or (), mapping=mapping, decode=options["decode"], progress=bars.progress
+        )
     found = scored.summarise()
+    common.warn(scored.comparison.notices())
     if as_json:
         about = {"model": labeler.card_.get("name"), "version": labeler.version_, "split": chosen}
         typer.echo(json.dumps({**about, **found.as_dict()}, ensure_ascii=False, indent=2))
@@ -92,8 +100,17 @@ def _print(found: Evaluation, title: str) -> None:
         "mean posterior", f"{per_cent(found.mean_confidence)} %", f"against {per_cent(1 - found.per)} % right"
     )
     table.add_row("calibration error", f"{per_cent(found.ece)} %", "expected, of the posterior of the answer")
-    for name, count in list(found.unknown.items())[:5]:
-        table.add_row("unknown label", str(count), f"segments labelled {name}, all counted as errors")
+    if found.unknown:
+        names = " ".join(list(found.unknown)[:8]) + (" ..." if len(found.unknown) > 8 else "")
+        count = sum(found.unknown.values())
+        table.add_row("unknown labels", str(count), f"segments labelled {names}, not scored")
+    if found.unscored:
+        count = sum(found.unscored.values())
+        table.add_row("noise and the like", str(count), f"segments labelled {' '.join(found.unscored)}, not scored")
+    if found.folding:
+        from phonechain.features.phones.comparison import described
+
+        table.add_row("labels compared", "", described(found.folding))
     if found.dropped:
         table.add_row("left out", str(sum(found.dropped.values())), f"segments labelled {' '.join(found.dropped)}")
     if found.unlabelled:

@@ -49,6 +49,10 @@ def label(
         typer.Option(help="across: the chain runs on where segments do not touch; break: not over a gap of --max-gap."),
     ] = "across",
     max_gap: Annotated[float, typer.Option(help="Seconds; a longer gap breaks the chain with --gaps break.")] = 0.2,
+    map_: Annotated[
+        Path | None,
+        typer.Option("--map", help="File of given labels and labels of the model, JSON or two columns; - is none."),
+    ] = None,
     format: Annotated[
         str | None,
         typer.Option(
@@ -61,14 +65,22 @@ def label(
         Path | None,
         typer.Option("--out", "-o", help="File to write instead of standard output; the folder to write a folder to."),
     ] = None,
-    doubtful: Annotated[int, typer.Option(help="Print the N least certain segments.", metavar="N", min=0)] = 0,
+    doubtful: Annotated[
+        int,
+        typer.Option(
+            help="Print the N least certain given labels, and the N least certain answers where the model knows none.",
+            metavar="N",
+            min=0,
+        ),
+    ] = 0,
     table: Annotated[
         Path | None, typer.Option("--table", help="CSV file to write: a row a segment, the least certain first.")
     ] = None,
 ) -> None:
     """Label the segments of one recording, or of every recording below a folder.
 
-    How certain a segment is says the posterior of the label that it came with, else of its answer.
+    A segment's certainty is the posterior of its given label where the model knows that label, else of its answer; the
+    two are ranked apart.
     """
     options = checked_options(
         channel=channel,
@@ -80,6 +92,7 @@ def label(
         gaps=gaps,
         max_gap=max_gap,
     )
+    options["mapping"] = common.read_map(map_)
     common.check_output(table)
     if audio.is_dir():
         from phonechain.app.cli.label_folder import label_folder
@@ -165,16 +178,21 @@ def _wanted_format(format: str | None, out: Path | None) -> str:
 
 
 def label_files(
-    labeler: PhoneLabeler, audio: Path, segments: Path, *, n_best: int, decode: Any, **options: Any
+    labeler: PhoneLabeler, audio: Path, segments: Path, *, n_best: int, decode: Any, mapping: Any = None, **options: Any
 ) -> tuple[Prepared, list[LabelledSegment]]:
     """Read two files and label the segments. Raises PhonechainError, OSError."""
     from phonechain.app.labelling import pipeline as labelling
     from phonechain.features import annotation as notation
 
     segmentation = notation.read(segments.read_bytes(), name=segments.name)
-    ready = labelling.prepare_utterance(audio, segmentation, labeler.features_, **options)
+    known = labeler.label_set_.mapped(mapping)
+    ready = labelling.prepare_utterance(audio, segmentation, labeler.features_, known=known, **options)
     [labelled] = labelling.label_sequences(
-        labeler, [(ready.features, ready.segments, ready.starts)], n_best=n_best, decode=decode
+        labeler,
+        [(ready.features, ready.segments, ready.starts)],
+        n_best=n_best,
+        decode=decode,
+        comparisons=[ready.comparison],
     )
     return ready, labelled
 
@@ -193,21 +211,24 @@ def as_answer(labeler: PhoneLabeler, name: str, ready: Prepared, labelled: Seque
         notices=ready.notices,
         gaps=ready.gaps,
         sequences=len(ready.starts) + 1,
+        comparison=ready.comparison,
     )
 
 
 def print_table(ready: Prepared, labelled: Sequence[LabelledSegment], out: Path | None = None) -> None:
     """A row a segment, with the given label, its posterior and its rank where there were labels, and the runners-up.
 
-    A segment that was set aside has its times and its given label only.
+    Where a given label is compared under another name, a column says which. A segment that was set aside has its times
+    and its given label only.
     """
     from phonechain.app.labelling.pipeline import with_skipped
 
     given = any(segment.given is not None for segment in labelled)
     more = max((len(segment.n_best) for segment in labelled), default=1) > 1
     columns: list[str | tuple[str, str]] = [("start", "right"), ("end", "right"), "label", ("posterior", "right")]
+    renamed = any(segment.compared_as is not None for segment in labelled)
     if given:
-        columns += ["given", ("its posterior", "right"), ("rank", "right")]
+        columns += ["given", *(["compared as"] if renamed else []), ("its posterior", "right"), ("rank", "right")]
     if more:
         columns.append("next")
     table = common.table(*columns)
@@ -217,6 +238,7 @@ def print_table(ready: Prepared, labelled: Sequence[LabelledSegment], out: Path 
         if given:
             row += [
                 segment.given or "",
+                *([segment.compared_as or ""] if renamed else []),
                 f"{segment.given_posterior:.3f}" if segment.given_posterior is not None else "",
                 str(segment.given_rank) if segment.given_rank is not None else "",
             ]

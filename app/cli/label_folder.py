@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
@@ -28,8 +28,8 @@ BATCH = 16
 """Recordings labelled at once."""
 
 COLUMNS = (
-    "file", "segment", "start", "end", "certainty", "given", "given_posterior", "given_rank", "label", "posterior",
-    "skipped",
+    "file", "segment", "start", "end", "certainty", "measure", "given", "compared_as", "given_posterior", "given_rank",
+    "label", "posterior", "skipped",
 )  # fmt: skip
 
 _ALONE = re.compile("beside it|passed over")
@@ -46,38 +46,78 @@ class Work:
     target: Path
 
 
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A segment with how certain it is, and of what: of its given label, of the answer, or of nothing.
+
+    The posterior of a given label and that of an answer are no common measure: a right answer to a wrong label has a low
+    one and a high one. They are ranked apart.
+    """
+
+    measure: Literal["given", "answer", "none"]
+    certainty: float
+    file: str
+    place: int
+    segment: LabelledSegment | Skipped
+
+    @property
+    def order(self) -> tuple[int, float, str, int]:
+        return ("given", "answer", "none").index(self.measure), self.certainty, self.file, self.place
+
+
 @dataclass
 class Rows:
-    """Every segment with how certain it is: the posterior of its given label where it has one, else of its answer."""
+    """Every segment: those whose given label the model knows, the most doubtful first; then the others by their answers."""
 
-    rows: list[tuple[float, str, int, LabelledSegment | Skipped]] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list)
 
     def add(self, file: str, ready: Prepared, labelled: Sequence[LabelledSegment]) -> None:
         from phonechain.app.labelling.pipeline import with_skipped
 
         for n, segment in enumerate(with_skipped(ready, labelled)):
-            self.rows.append((_certainty(segment), file, n, segment))
+            if segment.given_posterior is not None:
+                self.rows.append(Row("given", segment.given_posterior, file, n, segment))
+            elif segment.posterior is not None:
+                self.rows.append(Row("answer", segment.posterior, file, n, segment))
+            else:
+                self.rows.append(Row("none", math.inf, file, n, segment))
 
     def finish(self, doubtful: int, table: Path | None) -> None:
-        """Print the first `doubtful`, and write them all."""
-        self.rows.sort(key=lambda row: row[:3])
+        """Print the first `doubtful` of each measure, and write them all."""
+        self.rows.sort(key=lambda row: row.order)
         if doubtful:
-            self._print(doubtful)
+            self._print_given([row for row in self.rows if row.measure == "given"][:doubtful])
+            self._print_answers([row for row in self.rows if row.measure == "answer"][:doubtful])
         if table is not None:
             common.write_output(self._csv(), table)
             print(f"wrote {table} ({len(self.rows)} segments, the least certain first)", file=sys.stderr)
 
-    def _print(self, most: int) -> None:
+    def _print_given(self, rows: Sequence[Row]) -> None:
+        if not rows:
+            return
         table = common.table(
             "file", ("start", "right"), ("end", "right"), "given", ("posterior", "right"), "label",
-            ("posterior", "right"), title="Least certain",
+            ("posterior", "right"), title="Least certain given labels",
         )  # fmt: skip
-        for certainty, file, _, s in self.rows[:most]:
-            if not math.isfinite(certainty):  # set aside: nothing is known of it
-                break
-            of_given = "" if s.given_posterior is None else f"{s.given_posterior:.4f}"
+        for row in rows:
+            s = row.segment
             table.add_row(
-                file, f"{s.start:.3f}", f"{s.end:.3f}", s.given or "", of_given, s.label or "", f"{s.posterior:.4f}"
+                row.file, f"{s.start:.3f}", f"{s.end:.3f}", s.given or "", f"{row.certainty:.4f}", s.label or "",
+                f"{s.posterior:.4f}",
+            )  # fmt: skip
+        common.console().print(table)
+
+    def _print_answers(self, rows: Sequence[Row]) -> None:
+        if not rows:
+            return
+        table = common.table(
+            "file", ("start", "right"), ("end", "right"), "label", ("posterior", "right"), "given",
+            title="Least certain answers, of segments without a label that the model knows",
+        )  # fmt: skip
+        for row in rows:
+            s = row.segment
+            table.add_row(
+                row.file, f"{s.start:.3f}", f"{s.end:.3f}", s.label or "", f"{row.certainty:.4f}", s.given or ""
             )
         common.console().print(table)
 
@@ -85,21 +125,16 @@ class Rows:
         out = io.StringIO(newline="")
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow(COLUMNS)
-        for certainty, file, n, s in self.rows:
+        for row in self.rows:
+            s = row.segment
             writer.writerow(
                 (
-                    file, n, s.start, s.end, _number(certainty if math.isfinite(certainty) else None), s.given or "",
-                    _number(s.given_posterior), s.given_rank or "", s.label or "", _number(s.posterior),
-                    getattr(s, "reason", ""),
+                    row.file, row.place, s.start, s.end, _number(row.certainty if row.measure != "none" else None),
+                    row.measure, s.given or "", s.compared_as or "", _number(s.given_posterior), s.given_rank or "",
+                    s.label or "", _number(s.posterior), getattr(s, "reason", ""),
                 )
             )  # fmt: skip
         return out.getvalue().encode()
-
-
-def _certainty(segment: LabelledSegment | Skipped) -> float:
-    """Infinite for a segment that was set aside, so that it comes last."""
-    known = segment.given_posterior if segment.given_posterior is not None else segment.posterior
-    return math.inf if known is None else known
 
 
 def _number(value: float | None) -> str:
@@ -127,6 +162,7 @@ def label_folder(
     pairs, problems = folder.pairs(root)
     labeler = common.load_model(model)
     decoding = {name: options.pop(name) for name in ("n_best", "decode")}
+    options["known"] = labeler.label_set_.mapped(options.pop("mapping"))
     rows, notices, failed, done = Rows(), _Notices(), 0, 0
     with common.bars() as bars:
         for problem in problems:
@@ -145,6 +181,7 @@ def label_folder(
             answers = label_sequences(
                 labeler,
                 [(one.ready.features, one.ready.segments, one.ready.starts) for one in work],
+                comparisons=[one.ready.comparison for one in work],
                 groups=[speakers.setdefault(one.pair.speaker or f"\0{n}", len(speakers)) for n, one in enumerate(work)],
                 **decoding,
             )

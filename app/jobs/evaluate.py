@@ -38,7 +38,15 @@ def run(workspace: Workspace, job: Job) -> None:
 
     read = contents.utterances(workspace, corpus, progress=report.counting("corpus"), problem=bad)
     name, utterances = _chosen(read, spec.get("split"))
-    found = evaluate(model, utterances, drop=spec["drop"], decode=spec["options"]["decode"], progress=report.event)
+    options = spec["options"]
+    found = evaluate(
+        model,
+        utterances,
+        drop=spec["drop"],
+        decode=options["decode"],
+        mapping=options.get("map"),
+        progress=report.event,
+    )
     retry_database(repository.note_errors, workspace.db, job.id, job.attempt, errors)
     body = {
         "model": {"name": spec["model"]["name"], "version": spec["model"]["version"]},

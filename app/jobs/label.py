@@ -21,7 +21,7 @@ from phonechain.app.jobs import execution, repository
 from phonechain.app.jobs.outage import Throttle, retry_database
 from phonechain.app.labelling import pipeline as labelling
 from phonechain.app.labelling.pipeline import Gaps, Skipped
-from phonechain.app.schemas.classify import finite, gaps_done, rounded
+from phonechain.app.schemas.classify import finite, folding, gaps_done, given, rounded
 from phonechain.app.storage.tables import FileError, Job, Shard
 from phonechain.app.storage.workspace import Workspace
 from phonechain.features import annotation as notation
@@ -96,6 +96,7 @@ def _label(job: Job, lines: Sequence[Line], files: Files, model: PhoneLabeler, s
             [(prepared.features, prepared.segments, prepared.starts) for _, prepared in ready],
             n_best=options["n_best"],
             decode=options["decode"],
+            comparisons=[prepared.comparison for _, prepared in ready],
             groups=[speakers.setdefault(line.speaker or f"\0{line.id}", len(speakers)) for line, _ in ready],
         )
         for (line, prepared), labelled in zip(ready, answers, strict=True):
@@ -130,6 +131,7 @@ def _prepared(line: Line, files: Files, model: PhoneLabeler, options: dict[str, 
         gaps=Gaps(options.get("gaps", "across"), options.get("max_gap", labelling.MAX_GAP)),
         max_seconds=options["max_seconds"],
         max_segments=options["max_segments"],
+        known=model.label_set_.mapped(options.get("map")),
         recording=name_stem(line.audio),
     )
 
@@ -156,6 +158,7 @@ def _row(line: Line, prepared: Prepared, labelled: Sequence[LabelledSegment]) ->
         "duration": round(prepared.duration, 6),
         "tier": prepared.tier.name,
         "segments": [_segment(segment) for segment in labelling.with_skipped(prepared, labelled)],
+        **folding(prepared.comparison),
         "gaps": gaps_done(prepared.gaps, len(prepared.starts) + 1),
         "warnings": [notice.as_dict() for notice in prepared.notices],
     }
@@ -171,12 +174,7 @@ def _segment(segment: LabelledSegment | Skipped) -> dict[str, Any]:
     }
     if len(segment.n_best) > 1:
         out["n_best"] = [{"label": label, "posterior": rounded(p)} for label, p in segment.n_best]
-    if segment.given is not None:
-        out |= {
-            "given": segment.given,
-            "given_posterior": rounded(segment.given_posterior),
-            "given_rank": segment.given_rank,
-        }
+    out |= given(segment)
     if isinstance(segment, Skipped):
         out["skipped"] = segment.reason
     return out

@@ -26,7 +26,7 @@ Sort = Literal["corpus", "doubt", "given"]
 
 COLUMNS = (
     "utterance", "speaker", "split", "start", "end", "label", "posterior", "given", "given_posterior", "given_rank",
-    "skipped",
+    "compared_as", "skipped",
 )  # fmt: skip
 MEDIA_TYPES = {"zip": "application/zip", "jsonl": "application/jsonl", "csv": "text/csv; charset=utf-8"}
 CHUNK = 1 << 16

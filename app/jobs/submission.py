@@ -58,7 +58,8 @@ def spec_of(
     model = models.reference_in_thread(asked.model)
     if isinstance(asked, EvaluateJob):
         return {
-            **common, "model": model, "split": asked.split, "drop": asked.drop, "options": {"decode": asked.decode},
+            **common, "model": model, "split": asked.split, "drop": asked.drop,
+            "options": {"decode": asked.decode, "map": asked.map},
         }  # fmt: skip
     if asked.n_best > settings.max_n_best:
         limit = settings.max_n_best
@@ -78,6 +79,7 @@ def spec_of(
         "gaps": asked.gaps,
         "max_gap": asked.max_gap,
         "formats": asked.formats,
+        "map": asked.map,
         "max_seconds": settings.max_audio_seconds,
         "max_segments": settings.max_segments,
     }

@@ -21,6 +21,7 @@ from phonechain.app.labelling.pipeline import label_sequences
 from phonechain.app.models.registry import Entry
 from phonechain.app.problems.errors import NotReady, Overloaded
 from phonechain.app.settings import Settings, cores
+from phonechain.features.phones.comparison import LabelComparison
 from phonechain.features.segments import Segment
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class _Item:
     answer: asyncio.Future[Scored]
     since: float
     starts: Sequence[int] = ()
+    comparison: LabelComparison | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,13 +136,17 @@ class Batcher:
         n_best: int,
         decode: Decoding,
         starts: Sequence[int] = (),
+        comparison: LabelComparison | None = None,
     ) -> Scored:
         """Label one utterance, in a batch with whatever else waits for the same model.
 
-        At each place in `starts` a new sequence begins, over whose start the chain does not run.
+        At each place in `starts` a new sequence begins, over whose start the chain does not run; `comparison` says how the
+        given labels are compared.
         """
         answer: asyncio.Future[Scored] = asyncio.get_running_loop().create_future()
-        self._waiting.append(_Item(entry, features, segments, n_best, decode, answer, time.perf_counter(), starts))
+        self._waiting.append(
+            _Item(entry, features, segments, n_best, decode, answer, time.perf_counter(), starts, comparison)
+        )
         self._wake.set()
         return await answer
 
@@ -189,6 +195,7 @@ def _label_batch(batch: Sequence[_Item]) -> list[Scored | Exception]:
             [(item.features, item.segments, item.starts) for item in batch],
             n_best=max(item.n_best for item in batch),
             decode=first.decode,
+            comparisons=[item.comparison for item in batch],
         )
     except Exception as error:
         if len(batch) == 1:

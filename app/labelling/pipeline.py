@@ -18,9 +18,20 @@ from phonechain.app.labelling import conversion
 from phonechain.app.problems.errors import TooManySegments
 from phonechain.features import annotation as notation
 from phonechain.features.annotation import Annotation, Tier, timit
+from phonechain.features.annotation.base import is_derived, shown
 from phonechain.features.audio import reader as sound
-from phonechain.features.errors import AnnotationError, NoSegments, Notice, SegmentError, SegmentProblem, TruncatedAudio
+from phonechain.features.errors import (
+    AnnotationError,
+    NoSegments,
+    Notice,
+    SegmentError,
+    SegmentProblem,
+    TruncatedAudio,
+    WordTier,
+)
 from phonechain.features.mfcc import FeatureSettings
+from phonechain.features.phones.comparison import LabelComparison, LabelSet
+from phonechain.features.phones.words import looks_like_words
 from phonechain.features.pooling import extract
 from phonechain.features.segments import ROUNDING, OnBadSegment, Segment, prepare, sift
 
@@ -60,6 +71,7 @@ class Skipped:
     n_best: tuple[tuple[str, float], ...] = ()
     given_posterior: None = None
     given_rank: None = None
+    compared_as: None = None
 
 
 @dataclass(slots=True)
@@ -85,6 +97,8 @@ class Prepared:
     """Samples a second of the recording."""
     recording: str | None = None
     """Its name, where one is known."""
+    comparison: LabelComparison | None = None
+    """How the given labels are compared with the model's; None where they are not."""
 
 
 def list_to_annotation(segments: Sequence[Segment]) -> Annotation:
@@ -114,11 +128,13 @@ def prepare_utterance(
     max_seconds: float = 3600.0,
     max_segments: int | None = None,
     recording: str | None = None,
+    known: LabelSet | None = None,
 ) -> Prepared:
     """Choose the tier, decode the sound, check the segments and compute their features.
 
     `chosen` is a tier of the segmentation, where one has been chosen already instead of by `tier`. `recording` is the
-    sound's name, for files that are written; left out, that of the file where `audio` is one. With
+    sound's name, for files that are written; left out, that of the file where `audio` is one. `known` are the labels of
+    the model, with which the given ones are compared. With
     `on_bad_segment="skip"`, segments that do not fit are set aside, each with a Notice, instead of refusing all.
 
     Raises:
@@ -129,6 +145,7 @@ def prepare_utterance(
     if not segments:
         raise NoSegments("expected at least one segment, got none", pointer="segments", value=0, limit=1)
     check_count(len(segments), max_segments)
+    comparison, label_notices = (None, ()) if known is None else compare_labels(known, segmentation, chosen)
     # At the model's rate at once: an hour at the highest rate that a file may claim would be 11 GB.
     decoded = sound.decode(audio, channel=channel, rate=settings.rate, max_seconds=max_seconds)
     rate = decoded.source_rate or decoded.rate
@@ -164,14 +181,48 @@ def prepare_utterance(
         segments,
         extract(decoded, segments, settings),
         decoded.duration,
-        (*segmentation.notices, *tier_notices, *decoded.notices, *segment_notices),
+        (*segmentation.notices, *tier_notices, *label_notices, *decoded.notices, *segment_notices),
         starts=breaks(segments, gaps),
         indices=indices,
         skipped=aside,
         gaps=gaps,
         rate=rate,
         recording=recording or (audio.stem if isinstance(audio, Path) else None),
+        comparison=comparison,
     )
+
+
+def compare_labels(known: LabelSet, annotation: Annotation, tier: Tier) -> tuple[LabelComparison, tuple[Notice, ...]]:
+    """How the labels of a tier are compared with a model's, and what to know about it.
+
+    Raises:
+        WordTier: the tier holds words, and the annotation has a tier that looks like phones.
+    """
+    segments = notation.tier_segments(tier)
+    comparison = known.compare(s.label for s in segments)
+    found = sum(comparison.known.values())
+    if 2 * found >= sum(1 for s in segments if s.label) or not looks_like_words(segments):
+        return comparison, comparison.notices()
+    others = [t for t in annotation.tiers if t is not tier and _may_be_phones(t)]
+    labels = ", ".join(shown(label) for label in list(comparison.unknown)[:3])
+    if others:
+        names = ", ".join(shown(t.name) for t in others)
+        raise WordTier(
+            f"expected a tier of phones, got {shown(tier.name)}, which looks like words ({labels}); choose {names}",
+            pointer="tier",
+            value=tier.name,
+            details={"tiers": [t.name for t in others]},
+        )
+    message = f"tier {shown(tier.name)} looks like words ({labels}), and each interval is labelled as one phone"
+    return comparison, (Notice("tier-of-words", message, f"tiers/{tier.name}", tier.name), *comparison.notices())
+
+
+def _may_be_phones(tier: Tier) -> bool:
+    """Whether a tier has labelled intervals that do not look like words, nor like another tier's answers."""
+    if tier.kind != "interval" or is_derived(tier.name):
+        return False
+    segments = notation.tier_segments(tier)
+    return any(s.label for s in segments) and not looks_like_words(segments)
 
 
 def _set_aside(segments: Sequence[Segment], problems: Sequence[SegmentProblem]) -> tuple[tuple[int, Skipped], ...]:
@@ -200,11 +251,19 @@ def label_sequences(
     n_best: int = 1,
     decode: Decoding = "posterior",
     groups: Sequence[int] | None = None,
+    comparisons: Sequence[LabelComparison | None] | None = None,
 ) -> list[list[LabelledSegment]]:
     """Label several utterances, each (features, segments, starts), in one batch.
 
-    An utterance with `starts` goes to the model as several sequences of one speaker, and comes back as one.
+    An utterance with `starts` goes to the model as several sequences of one speaker, and comes back as one. `comparisons`
+    say how the given labels of each are compared; None chooses the folding that fits the utterance.
     """
+    known = labeler.label_set_
+    ready = [None] * len(items) if comparisons is None else comparisons
+    how = [
+        known.compare(s.label for s in own) if comparison is None else comparison
+        for (_, own, _), comparison in zip(items, ready, strict=True)
+    ]
     features: list[NDArray[float32]] = []
     segments: list[Sequence[Segment]] = []
     owners: list[int] = []
@@ -215,7 +274,14 @@ def label_sequences(
             segments.append(own[begin:end])
             owners.append(n)
     speakers = owners if groups is None else [groups[n] for n in owners]
-    answers = labeler.label_features(features, segments=segments, n_best=n_best, decode=decode, groups=speakers)
+    answers = labeler.label_features(
+        features,
+        segments=segments,
+        n_best=n_best,
+        decode=decode,
+        groups=speakers,
+        comparisons=[how[n] for n in owners],
+    )
     whole: list[list[LabelledSegment]] = [[] for _ in items]
     for n, part in zip(owners, answers, strict=True):
         whole[n] += part

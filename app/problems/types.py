@@ -93,6 +93,13 @@ TYPES: dict[str, ProblemType] = {
             "service choose.",
         ),
         ProblemType(
+            "annotation-tier-words",
+            422,
+            "A tier of words, not of phones",
+            "The labels of the tier look like words, and each of its intervals would be labelled as one phone; `tiers` "
+            "lists the tiers that may hold phones. Name one of them with `tier`.",
+        ),
+        ProblemType(
             "segments",
             422,
             "The segments do not fit",
@@ -110,7 +117,11 @@ TYPES: dict[str, ProblemType] = {
             "PHONECHAIN_MAX_SEGMENTS.",
         ),
         ProblemType(
-            "phone-set", 422, "A label outside its phone set", "A label is not in the phone set that it should be from."
+            "phone-set",
+            422,
+            "A label outside its phone set",
+            "A label is not in the phone set that it should be from, "
+            "or `map` names a label that the model does not have; `labels` lists those there are.",
         ),
         ProblemType(
             "corpus", 422, "The corpus cannot be used", "The corpus as a whole cannot be used. `detail` says why."

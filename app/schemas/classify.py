@@ -13,7 +13,9 @@ from pydantic_core import PydanticCustomError
 
 from phonechain.app.labelling.pipeline import MAX_GAP, Gaps, Skipped
 from phonechain.features.annotation import FORMATS
-from phonechain.features.errors import Notice
+from phonechain.features.errors import Notice, PhoneSetError
+from phonechain.features.phones import mapping
+from phonechain.features.phones.comparison import LabelComparison
 from phonechain.features.segments import Segment
 
 
@@ -23,6 +25,23 @@ def _channel(value: Any) -> Any:
     if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 6:
         return int(value)
     raise PydanticCustomError("channel", "expected a channel index from 0, or mix")
+
+
+def _label_map(value: Any) -> Any:
+    if value is None or value == "":
+        return None
+    try:
+        if isinstance(value, str):
+            return mapping.parse(value)
+        if isinstance(value, dict) and all(isinstance(key, str) for key in value):
+            return mapping.checked(value)
+    except PhoneSetError as error:
+        raise PydanticCustomError("map", "{reason}", {"reason": str(error).removeprefix("map: ")}) from None
+    raise PydanticCustomError("map", "expected an object of given labels and labels of the model")
+
+
+LabelMap = Annotated[dict[str, str | None] | None, BeforeValidator(_label_map)]
+"""Given label -> label of the model, None for labels that are not compared."""
 
 
 class ClassifyOptions(BaseModel):
@@ -58,6 +77,11 @@ class ClassifyOptions(BaseModel):
     )
     max_gap: float = Field(
         MAX_GAP, ge=0, allow_inf_nan=False, description="Seconds; a longer gap breaks the chain with `gaps=break`."
+    )
+    map: LabelMap = Field(
+        None,
+        description="Which label of the model each given label stands for, where no folding finds it: an object, or lines "
+        "of given label, tab, label of the model; null or `-` for labels that are not compared.",
     )
     format: str = Field(
         "json",
@@ -140,6 +164,10 @@ class LabelledSegmentOut(BaseModel):
     given: str | None = Field(None, description="The label that the request gave.")
     given_posterior: float | None = Field(None, description="Probability of the given label.")
     given_rank: int | None = Field(None, description="Rank of the given label, 1 for the likeliest.")
+    compared_as: str | None = Field(
+        None,
+        description="The label of the model that `given` was compared with; there only if it is spelled otherwise.",
+    )
     skipped: str | None = Field(None, description="Why the segment was skipped; there only if it was.")
 
 
@@ -149,6 +177,17 @@ class GapsOut(BaseModel):
     mode: Literal["across", "break"]
     max_gap: float = Field(description="Seconds; with `break`, a longer gap begins a new sequence.")
     sequences: int = Field(description="Sequences that were labelled, each a chain of its own.")
+
+
+class FoldingOut(BaseModel):
+    """How the given labels were compared with the model's: one folding for all of them, chosen by what fits most."""
+
+    steps: list[str] = Field(
+        description="Its steps, such as `stress`, `case` or `ipa to arpabet`; none: as they stand."
+    )
+    known: int = Field(description="Given labels that were compared.")
+    unknown: dict[str, int] = Field(description="Given labels that the model has none for, with how often they occur.")
+    unscored: dict[str, int] = Field(description="Noise and labels left out on purpose, with how often they occur.")
 
 
 class ModelReference(BaseModel):
@@ -186,6 +225,7 @@ class ClassifyAnswer(BaseModel):
         None, description="The tier that the segments came from; null where the request listed them."
     )
     segments: list[LabelledSegmentOut]
+    folding: FoldingOut | None = Field(None, description="There only where the request gave labels.")
     gaps: GapsOut
     warnings: list[NoticeOut]
     timing: Timing | None = None
@@ -206,6 +246,7 @@ def answer(
     notices: Sequence[Notice],
     gaps: Gaps,
     sequences: int,
+    comparison: LabelComparison | None = None,
     timing: dict[str, float] | None = None,
 ) -> dict[str, Any]:
     """A `ClassifyAnswer` as plain data. `labelled` are the model's LabelledSegment, and Skipped.
@@ -217,10 +258,28 @@ def answer(
         "duration": round(duration, 6),
         "tier": tier,
         "segments": [_segment(segment) for segment in labelled],
+        **folding(comparison),
         "gaps": gaps_done(gaps, sequences),
         "warnings": [notice.as_dict() for notice in notices],
         **({"timing": {key: round(1e3 * value, 3) for key, value in timing.items()}} if timing is not None else {}),
     }
+
+
+def folding(comparison: LabelComparison | None) -> dict[str, Any]:
+    """A `FoldingOut` as plain data under its name; nothing where no labels were given."""
+    return {"folding": comparison.as_dict()} if comparison is not None and comparison.total else {}
+
+
+def given(segment: Any) -> dict[str, Any]:
+    """The members of a segment about its given label; none where it has no such label."""
+    if segment.given is None:
+        return {}
+    about = {
+        "given": segment.given,
+        "given_posterior": rounded(segment.given_posterior),
+        "given_rank": segment.given_rank,
+    }
+    return about if segment.compared_as is None else {**about, "compared_as": segment.compared_as}
 
 
 def gaps_done(gaps: Gaps, sequences: int) -> dict[str, Any]:
@@ -236,10 +295,7 @@ def _segment(segment: Any) -> dict[str, Any]:
         "posterior": rounded(segment.posterior),
         "n_best": [{"label": label, "posterior": rounded(posterior)} for label, posterior in segment.n_best],
     }
-    if segment.given is not None:
-        out["given"] = segment.given
-        out["given_posterior"] = rounded(segment.given_posterior)
-        out["given_rank"] = segment.given_rank
+    out |= given(segment)
     if isinstance(segment, Skipped):
         out["skipped"] = segment.reason
     return out

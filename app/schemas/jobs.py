@@ -8,7 +8,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_valida
 from pydantic_core import PydanticCustomError
 
 from phonechain.app.labelling.pipeline import MAX_GAP
-from phonechain.app.schemas.classify import _channel
+from phonechain.app.schemas.classify import LabelMap, _channel
 from phonechain.features.annotation import FORMATS
 
 State = Literal["queued", "running", "cancelling", "succeeded", "failed", "cancelled"]
@@ -90,6 +90,11 @@ class LabelJob(_Asked):
     max_gap: float = Field(
         MAX_GAP, ge=0, allow_inf_nan=False, description="Seconds; a longer gap breaks the chain with `gaps=break`."
     )
+    map: LabelMap = Field(
+        None,
+        description="Which label of the model each given label stands for, where no folding finds it; null for labels that "
+        "are not compared.",
+    )
 
     @field_validator("formats")
     @classmethod
@@ -110,6 +115,11 @@ class EvaluateJob(_Asked):
         default_factory=list, description="Labels to leave out.", max_length=1000
     )
     decode: Literal["posterior", "viterbi"] = "posterior"
+    map: LabelMap = Field(
+        None,
+        description="Which label of the model each given label stands for, where no folding finds it; null for labels that "
+        "are not compared.",
+    )
 
 
 JobRequest = Annotated[TrainJob | LabelJob | EvaluateJob, Field(discriminator="kind")]

@@ -10,7 +10,7 @@ fewest of the model's labels wins, then the cheapest: labels that are known as t
 What the chain does not reach stays unknown: it is counted, and no error of anybody's.
 
     LabelSet     what a model knows: its labels, the name of its phone set, what the user maps by hand
-    Comparison   the outcome for one file or corpus
+    LabelComparison   the outcome for one file or corpus
 """
 
 from __future__ import annotations
@@ -20,6 +20,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import combinations
+
+import numpy as np
+from numpy import float32
+from numpy.typing import NDArray
 
 from phonechain.features.errors import Notice, PhoneSetError
 from phonechain.features.phones import notation, readings
@@ -53,7 +57,7 @@ _DROPPED = "\0dropped"
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class LabelComparison:
     """What each given label is compared with.
 
     Attributes:
@@ -77,6 +81,24 @@ class Comparison:
     def merges(self) -> bool:
         """Whether some class has several labels of the model."""
         return len(self.classes) < len(self.labels)
+
+    @property
+    def total(self) -> int:
+        """Given labels in all."""
+        return sum(sum(counts.values()) for counts in (self.known, self.unknown, self.unscored))
+
+    def by_class(self, posteriors: NDArray[float32]) -> NDArray[float32]:
+        """[T, Y] posteriors of the model's labels -> [T, C] of the classes, by summing."""
+        if not self.merges:
+            return posteriors[:, [members[0] for members in self.classes]]
+        return np.stack([posteriors[:, list(members)].sum(1) for members in self.classes], axis=1)
+
+    def class_of(self) -> NDArray[np.int64]:
+        """[Y] the class of each of the model's labels."""
+        found = np.zeros(len(self.labels), dtype=np.int64)
+        for n, members in enumerate(self.classes):
+            found[list(members)] = n
+        return found
 
     def name(self, index: int) -> str:
         """What a class is called: its labels, with strokes between."""
@@ -115,10 +137,11 @@ class Comparison:
             out.append(Notice("labels-folded", message, "segments", ", ".join(self.steps)))
         if self.unknown:
             count = sum(self.unknown.values())
-            total = count + sum(self.known.values()) + sum(self.unscored.values())
             verb = "is" if count == 1 else "are"
-            message = f"{count} of {total} given labels {verb} unknown to the model: {_listing(list(self.unknown))}"
-            out.append(Notice("labels-unknown", message, "segments", float(count), float(total)))
+            message = (
+                f"{count} of {self.total} given labels {verb} unknown to the model: {_listing(list(self.unknown))}"
+            )
+            out.append(Notice("labels-unknown", message, "segments", float(count), float(self.total)))
         return tuple(out)
 
 
@@ -158,7 +181,7 @@ class LabelSet:
                 )
         return replace(self, mapping=tuple(sorted(mapping.items())))
 
-    def compare(self, given: Mapping[str, int] | Iterable[str | None]) -> Comparison:
+    def compare(self, given: Mapping[str, int] | Iterable[str | None]) -> LabelComparison:
         """The comparison for the labels of a file or corpus, or for how often each occurs."""
         counts = given if isinstance(given, Mapping) else Counter(label for label in given if label is not None)
         return _compare(self, tuple(counts.items()))
@@ -184,7 +207,7 @@ def _listing(words: Sequence[str]) -> str:
     return ", ".join(word[:40] for word in words[:SHOWN]) + more
 
 
-def identity(labels: Sequence[str]) -> Comparison:
+def identity(labels: Sequence[str]) -> LabelComparison:
     """Labels compared as they stand, before any is seen."""
     return _compare(LabelSet(tuple(labels), steps=()), ())
 
@@ -193,7 +216,7 @@ def identity(labels: Sequence[str]) -> Comparison:
 
 
 @lru_cache(maxsize=256)
-def _compare(known: LabelSet, counted: tuple[tuple[str, int], ...]) -> Comparison:
+def _compare(known: LabelSet, counted: tuple[tuple[str, int], ...]) -> LabelComparison:
     counts = dict(sorted(counted, key=lambda item: (-item[1], item[0])))
     by_hand = dict(known.mapping)
     own = set(known.labels)
@@ -259,7 +282,7 @@ def _cost(steps: Sequence[str]) -> int:
     return sum(COSTS.get(step, READING) for step in steps)
 
 
-def _outcome(known: LabelSet, steps: tuple[str, ...], counts: Mapping[str, int]) -> Comparison:
+def _outcome(known: LabelSet, steps: tuple[str, ...], counts: Mapping[str, int]) -> LabelComparison:
     classes = _classes(known, steps)
     order = {key: n for n, key in enumerate(classes)}
     of_label = {known.labels[i]: n for n, members in enumerate(classes.values()) for i in members}
@@ -285,7 +308,7 @@ def _outcome(known: LabelSet, steps: tuple[str, ...], counts: Mapping[str, int])
             unscored[label] = count
         else:
             unknown[label] = count
-    return Comparison(
+    return LabelComparison(
         known.labels,
         steps,
         tuple(classes.values()),

@@ -9,7 +9,7 @@ are between 0 and 1, the negative log-likelihood is in nats. Nothing here prints
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from phonechain.features.errors import CorpusError
+from phonechain.features.phones.comparison import LabelComparison
 from phonechain.features.segments import Utterance
 from phonechain.model.labeler import Decoding, PhoneLabeler
 from phonechain.model.learning.dataset import Featurised, featurise
@@ -34,35 +35,11 @@ from phonechain.model.scoring.calibration import (
     reliability_table,
     top_shares,
 )
+from phonechain.model.scoring.confusions import Confusion, PhoneRow, most_confused, phone_rows
 from phonechain.model.scoring.significance import Comparison, Interval, compare, interval
 
 BATCH = 64
 """Utterances scored at once, or a few more: a speaker's are not parted."""
-
-
-@dataclass(frozen=True)
-class PhoneRow:
-    """One label's line of the per-phone table. A ratio whose denominator is 0 is None."""
-
-    label: str
-    count: int
-    predicted: int
-    correct: int
-    recall: float | None
-    precision: float | None
-    f1: float | None
-    confused_with: str | None
-    confused: int
-
-
-@dataclass(frozen=True)
-class Confusion:
-    """`count` segments of `true` were labelled `predicted`; `share` of all segments of `true`."""
-
-    true: str
-    predicted: str
-    count: int
-    share: float
 
 
 @dataclass(frozen=True)
@@ -75,18 +52,20 @@ class Evaluation:
         interval_over: "speaker" or "utterance".
         utterances, speakers: how many (speakers None where not all are known).
         top: share of the segments whose true label is among the n of highest posterior, for some n.
-        nll: mean negative log posterior of the true label, in nats, over segments whose label the model knows.
+        nll: mean negative log posterior of the true label, in nats.
         brier: mean over segments of sum_y (p_y - [y is true])^2, between 0 and 2.
         ece: expected calibration error of the given label's posterior.
         mean_confidence: mean posterior of the given label; to be compared with 1 - per.
         reliability: the table behind `ece`.
         doubt: error rates among the least certain segments.
         doubt_auc: probability that a wrong segment is less certain than a right one; None without both kinds.
-        per_phone: one row a label of the model, then one a label it does not know.
-        labels, confusion_matrix: [Y] and [Y, Y] counts, rows true, columns predicted; known labels only.
-        confusions: the most frequent ones, unknown labels included.
-        unknown: labels in the data that the model does not have, with their counts; all of them are errors.
-        dropped: labels that were left out before scoring, with their counts.
+        per_phone: one row a label of the model.
+        labels, confusion_matrix: [Y] and [Y, Y] counts, rows true, columns predicted.
+        confusions: the most frequent ones.
+        unknown: labels in the data that the model does not have, with their counts; they are not scored.
+        unscored: noise, and labels that a map or the folding leaves out, with their counts.
+        folding: the steps through which labels were compared with the model's; see phonechain.features.phones.comparison.
+        dropped: labels that were left out before labelling, with their counts.
         unlabelled: segments without a label, left out.
         problems: files that could not be scored: utterance and reason.
     """
@@ -111,6 +90,8 @@ class Evaluation:
     confusion_matrix: list[list[int]]
     confusions: list[Confusion]
     unknown: dict[str, int] = field(default_factory=dict)
+    unscored: dict[str, int] = field(default_factory=dict)
+    folding: list[str] = field(default_factory=list)
     dropped: dict[str, int] = field(default_factory=dict)
     unlabelled: int = 0
     problems: list[dict[str, str]] = field(default_factory=list)
@@ -138,13 +119,13 @@ def summarise(
     """Every figure from the arrays of one system.
 
     Args:
-        true: [N] index of the true label; -1 where the model does not have it, which is an error.
+        true: [N] index of the true label; -1 where the model does not have it: such segments are counted, not scored.
         posterior: [N, Y] p(y | x); rows sum to 1.
         predicted: [N] index of the label given; the one of highest posterior if None.
         labels: [Y] names.
         utterances: [N] id of each segment's utterance.
         speakers: [N] speaker of each segment, None where unknown.
-        names: [N] names of the true labels; needed where some `true` is -1.
+        names: [N] names of the true labels, for the count of those that the model does not have.
         seed: of the bootstrap.
 
     Raises:
@@ -154,15 +135,19 @@ def summarise(
     for what, given in (("utterances", utterances), ("speakers", speakers), ("names", names)):
         if given is not None and len(given) != len(y):
             raise ValueError(f"expected {len(y)} {what}, one a segment, got {len(given)}")
-    if names is None and (y < 0).any():
-        raise ValueError("expected names for the labels that the model does not have, got none")
+    scored = np.flatnonzero(y >= 0).tolist()
+    if not len(scored):
+        raise ValueError(f"expected true labels that the model has, got none among {len(y)} segments")
+    foreign = Counter([] if names is None else [names[n] for n in np.flatnonzero(y < 0).tolist()])
+    y, p, guess = y[scored], p[scored], guess[scored]
+    utterances = [utterances[n] for n in scored]
+    speakers = None if speakers is None else [speakers[n] for n in scored]
     wrong = y != guess
     confidence = p[np.arange(len(y)), guess]
     known = speakers is not None and all(s is not None for s in speakers)
     units = speakers if known and speakers is not None else utterances
     matrix = np.zeros((len(labels), len(labels)), dtype=np.int64)
-    np.add.at(matrix, (y[y >= 0], guess[y >= 0]), 1)
-    foreign = _foreign(y, guess, names, len(labels))
+    np.add.at(matrix, (y, guess), 1)
     reliability = reliability_table(confidence, ~wrong)
     return Evaluation(
         segments=len(y),
@@ -180,11 +165,11 @@ def summarise(
         reliability=reliability,
         doubt=doubt_table(confidence, wrong),
         doubt_auc=doubt_auc(confidence, wrong),
-        per_phone=_per_phone(matrix, foreign, labels),
+        per_phone=phone_rows(matrix, labels),
         labels=list(labels),
         confusion_matrix=matrix.tolist(),
-        confusions=_confusions(matrix, foreign, labels, top_confusions),
-        unknown={name: int(row.sum()) for name, row in foreign.items()},
+        confusions=most_confused(matrix, labels, top_confusions),
+        unknown=dict(sorted(foreign.items(), key=lambda item: (-item[1], item[0]))),
     )
 
 
@@ -196,12 +181,13 @@ class Scored:
     """A labeler's answers beside the truth, segment by segment, in the order of the utterances.
 
     Attributes:
-        labels: [Y] of the model.
+        labels: [Y] of the model; where the folding takes several for one, their names with strokes between.
         true: [N] index of the true label, -1 where the model does not have it.
-        names: [N] the true labels.
+        names: [N] the true labels, as they are spelled.
         posterior: [N, Y]; predicted: [N].
         utterances, speakers: [N].
-        dropped, unlabelled, problems: as in Evaluation.
+        comparison: how the true labels are compared with the model's.
+        unscored, dropped, unlabelled, problems: as in Evaluation.
     """
 
     labels: list[str]
@@ -211,13 +197,15 @@ class Scored:
     predicted: Ints
     utterances: list[str]
     speakers: list[str | None]
+    comparison: LabelComparison
+    unscored: dict[str, int]
     dropped: dict[str, int]
     unlabelled: int
     problems: list[dict[str, str]]
 
     @property
     def wrong(self) -> NDArray[np.bool_]:
-        """[N] whether the answer is an error."""
+        """[N] whether the answer is not the true label: an error where the model has that label."""
         return self.true != self.predicted
 
     def summarise(self, *, level: float = 0.95, seed: int = 1) -> Evaluation:
@@ -226,18 +214,25 @@ class Scored:
             self.true, self.posterior, self.predicted, labels=self.labels, utterances=self.utterances,
             speakers=self.speakers, names=self.names, level=level, seed=seed,
         )  # fmt: skip
-        return replace(found, dropped=self.dropped, unlabelled=self.unlabelled, problems=self.problems)
+        return replace(
+            found, unscored=self.unscored, folding=list(self.comparison.steps), dropped=self.dropped,
+            unlabelled=self.unlabelled, problems=self.problems,
+        )  # fmt: skip
 
     def compare(self, other: Scored, *, seed: int = 1) -> Comparison:
         """Whether `other` differs on the same segments; over speakers where all are known, else over utterances.
+
+        Segments whose label one of the two does not have are left out.
 
         Raises:
             ValueError: the two did not score the same segments.
         """
         if (self.utterances, self.names) != (other.utterances, other.names):
             raise ValueError(f"expected the same segments scored twice, got {len(self.true)} and {len(other.true)}")
+        both = (self.true >= 0) & (other.true >= 0)
         known = all(s is not None for s in self.speakers)
-        return compare(self.wrong, other.wrong, self.speakers if known else self.utterances, seed=seed)
+        units = [unit for unit, kept in zip(self.speakers if known else self.utterances, both, strict=True) if kept]
+        return compare(self.wrong[both], other.wrong[both], units, seed=seed)
 
 
 def score(
@@ -245,6 +240,7 @@ def score(
     utterances: Sequence[Utterance],
     *,
     drop: Collection[str] = (),
+    mapping: Mapping[str, str | None] | None = None,
     decode: Decoding = "posterior",
     progress: Callable[[Progress], None] | None = None,
     stop: Callable[[], bool] | None = None,
@@ -252,14 +248,17 @@ def score(
     """Label the utterances and keep the answers beside the truth.
 
     Segments whose label is in `drop`, or in the labeler's own `drop`, are left out before labelling, as in training.
-    Segments without a label are labelled with the rest and not scored. A bad file becomes a row of `problems`.
+    Segments without a label, and noise, are labelled with the rest and not scored. A bad file becomes a row of `problems`.
+    One folding, chosen for all utterances, says which label of the model each true label is compared with.
 
     Args:
+        mapping: true label -> label of the model, None for "not scored", where no folding finds it.
         decode: which answer is scored; see PhoneLabeler.label.
         stop: asked before each batch; True ends with what is scored by then.
 
     Raises:
-        CorpusError: there is no labelled segment to score.
+        CorpusError: there is no labelled segment to score, or none with a label that the model has.
+        PhoneSetError: the map names a label that the model does not have.
     """
     drop = {*drop, *labeler.drop}
 
@@ -268,10 +267,11 @@ def score(
             progress(Progress(stage, done, len(utterances), "utterances"))
 
     items = featurise(utterances, labeler.features_, progress=lambda done, _: tell("features", done))
-    index = {label: n for n, label in enumerate(labeler.labels_)}
-    dropped: Counter[str] = Counter(
-        s.label for i in items for s in i.segments if s.label is not None and s.label in drop
-    )
+    counts = Counter(s.label for i in items for s in i.segments if s.label is not None)
+    dropped = Counter({label: count for label, count in counts.items() if label in drop})
+    comparison = labeler.label_set_.mapped(mapping).compare(counts - dropped)
+    class_of = comparison.class_of()
+    unscored: Counter[str] = Counter()
     rows: dict[int, tuple[NDArray[np.float32], Ints, list[str]]] = {}
     unlabelled = 0
     for batch in _batches(items):
@@ -283,22 +283,34 @@ def score(
         posteriors, best = labeler.posteriors(inputs, viterbi=decode == "viterbi", groups=groups)
         for i, k, p, guess in zip(batch, kept, posteriors, best, strict=True):
             labels = [items[i].segments[n].label for n in k]
-            scored = [n for n, label in enumerate(labels) if label is not None]
-            unlabelled += len(labels) - len(scored)
-            rows[i] = p[scored], guess[scored], [label for label in labels if label is not None]
+            scored = [n for n, label in enumerate(labels) if label is not None and label not in comparison.unscored]
+            unlabelled += labels.count(None)
+            unscored.update(label for label in labels if label is not None and label in comparison.unscored)
+            true_labels = [label for n in scored if (label := labels[n]) is not None]
+            rows[i] = comparison.by_class(p[scored]), class_of[guess[scored]], true_labels
         tell("scoring", len(rows))
     order = sorted(rows)
     names = [name for i in order for name in rows[i][2]]
     if not names:
         raise CorpusError(f"expected labelled segments to score, got none in {len(utterances)} utterances")
+    true = np.asarray([comparison.targets.get(name, -1) for name in names], dtype=np.int64)
+    if true.max() < 0:
+        kinds = list(comparison.unknown)
+        raise CorpusError(
+            f"expected labels that the model has, got none in {len(names)} segments labelled "
+            f"{', '.join(kinds[:5])}{', ...' if kinds[5:] else ''}; a map can say what they stand for",
+            value=kinds[0],
+        )
     return Scored(
-        labels=list(labeler.labels_),
-        true=np.asarray([index.get(name, -1) for name in names], dtype=np.int64),
+        labels=comparison.names(),
+        true=true,
         names=names,
         posterior=np.concatenate([rows[i][0] for i in order]),
         predicted=np.concatenate([rows[i][1] for i in order]),
         utterances=[utterances[i].id for i in order for _ in rows[i][2]],
         speakers=[utterances[i].speaker for i in order for _ in rows[i][2]],
+        comparison=comparison,
+        unscored=dict(unscored.most_common()),
         dropped=dict(dropped.most_common()),
         unlabelled=unlabelled,
         problems=[{"utterance": i.utterance.id, "message": str(i.error)} for i in items if i.error is not None],
@@ -311,11 +323,13 @@ def evaluate(
     progress: Callable[[Progress], None] | None = None,
     *,
     drop: Collection[str] = (),
+    mapping: Mapping[str, str | None] | None = None,
     decode: Decoding = "posterior",
     stop: Callable[[], bool] | None = None,
 ) -> Evaluation:
     """`score`, then `summarise`."""
-    return score(labeler, utterances, drop=drop, decode=decode, progress=progress, stop=stop).summarise()
+    scored = score(labeler, utterances, drop=drop, mapping=mapping, decode=decode, progress=progress, stop=stop)
+    return scored.summarise()
 
 
 def _batches(items: Sequence[Featurised]) -> Iterator[list[int]]:
@@ -334,55 +348,6 @@ def _batches(items: Sequence[Featurised]) -> Iterator[list[int]]:
 def _speaker(item: Featurised, place: int) -> str:
     """Whose recording it is; one of unknown speaker stands for itself."""
     return f"\0{place}" if item.utterance.speaker is None else item.utterance.speaker
-
-
-# --------------------------------------------------------------------------------------------------------------- tables
-
-
-def _foreign(y: Ints, guess: Ints, names: Sequence[str] | None, count: int) -> dict[str, Ints]:
-    """For each label that the model does not have: [Y] how often it was given which label; the most frequent first."""
-    rows: dict[str, Ints] = {}
-    for n in np.flatnonzero(y < 0).tolist():
-        assert names is not None
-        rows.setdefault(names[n], np.zeros(count, dtype=np.int64))[guess[n]] += 1
-    return dict(sorted(rows.items(), key=lambda item: (-item[1].sum(), item[0])))
-
-
-def _per_phone(matrix: Ints, foreign: dict[str, Ints], labels: Sequence[str]) -> list[PhoneRow]:
-    given = matrix.sum(0) + sum(foreign.values(), np.zeros(len(labels), dtype=np.int64))
-    rows = []
-    for name, counts, own in [(label, matrix[i], i) for i, label in enumerate(labels)] + [
-        (label, row, -1) for label, row in foreign.items()
-    ]:
-        count, right = int(counts.sum()), int(counts[own]) if own >= 0 else 0
-        predicted = int(given[own]) if own >= 0 else 0
-        others = counts.copy()
-        if own >= 0:
-            others[own] = 0
-        worst = int(others.argmax())
-        rows.append(
-            PhoneRow(
-                label=name,
-                count=count,
-                predicted=predicted,
-                correct=right,
-                recall=right / count if count else None,
-                precision=right / predicted if predicted else None,
-                f1=2 * right / (count + predicted) if count + predicted else None,
-                confused_with=labels[worst] if others[worst] else None,
-                confused=int(others[worst]),
-            )
-        )
-    return rows
-
-
-def _confusions(matrix: Ints, foreign: dict[str, Ints], labels: Sequence[str], most: int) -> list[Confusion]:
-    found = []
-    for name, counts in [*zip(labels, matrix, strict=True), *foreign.items()]:
-        for j in np.flatnonzero(counts).tolist():
-            if labels[j] != name:
-                found.append(Confusion(name, labels[j], int(counts[j]), float(counts[j] / counts.sum())))
-    return sorted(found, key=lambda c: (-c.count, c.true, c.predicted))[:most]
 
 
 def _checked(

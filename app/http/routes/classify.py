@@ -81,6 +81,7 @@ async def classify(
             gaps=asked.options.gap_rule,
             max_seconds=settings.max_audio_seconds,
             max_segments=settings.max_segments,
+            known=entry.labeler.label_set_.mapped(asked.options.map),
         )
         spent = time.perf_counter() - begun
         metrics.count_audio(ready.duration)
@@ -91,6 +92,7 @@ async def classify(
             n_best=asked.options.n_best,
             decode=asked.options.decode,
             starts=ready.starts,
+            comparison=ready.comparison,
         )
         metrics.count_segments(len(scored.labelled))
         return await batcher.in_pool(written, asked, entry, ready, scored, begun, spent)
@@ -244,6 +246,7 @@ def written(asked: Asked, entry: Entry, ready: Prepared, scored: Scored, begun: 
         notices=ready.notices,
         gaps=ready.gaps,
         sequences=len(ready.starts) + 1,
+        comparison=ready.comparison,
         timing={
             "features": spent,
             "queue": scored.queue,
