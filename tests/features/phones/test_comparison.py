@@ -7,7 +7,7 @@ import pytest
 
 from phonechain.features.errors import PhoneSetError
 from phonechain.features.phones import mapping, sets, twins, words
-from phonechain.features.phones.comparison import Comparison, LabelSet, described
+from phonechain.features.phones.comparison import LabelComparison, LabelSet, described
 from phonechain.features.segments import Segment
 
 ARPABET = tuple(sorted(sets.load("arpabet").labels))
@@ -15,11 +15,11 @@ TIMIT39 = tuple(sorted(sets.load("timit39").labels))
 TIMIT61 = tuple(sorted(sets.load("timit61").labels))
 
 
-def compare(given: str, labels: tuple[str, ...] = ARPABET, **more: Any) -> Comparison:
+def compare(given: str, labels: tuple[str, ...] = ARPABET, **more: Any) -> LabelComparison:
     return LabelSet(labels, **more).compare(given.split())
 
 
-def as_text(found: Comparison, given: str) -> str:
+def as_text(found: LabelComparison, given: str) -> str:
     return " ".join(found.compared_as(label) or "?" for label in given.split())
 
 
