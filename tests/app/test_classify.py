@@ -123,9 +123,10 @@ def test_a_label_that_the_model_does_not_know_has_no_rank(client: Client) -> Non
 
 def test_options_in_the_query(client: Client) -> None:
     files = {"audio": AUDIO, "segments": TEXTGRID}
-    answer = client.post("/classify?n_best=2&tier=words", files=files).json()
-    assert answer["tier"] == "words"
-    assert [len(s["n_best"]) for s in answer["segments"]] == [2, 2, 2, 2]
+    answer = client.post("/classify?n_best=2&tier=phones", files=files).json()
+    assert answer["tier"] == "phones"
+    assert answer["warnings"] == []  # of a tier that was guessed
+    assert [len(s["n_best"]) for s in answer["segments"]] == [2] * 23
     by_json = client.post("/classify?n_best=2", json=body()).json()
     assert len(by_json["segments"][0]["n_best"]) == 2
 

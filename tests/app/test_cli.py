@@ -116,7 +116,7 @@ def test_a_table_by_default(capfd: pytest.CaptureFixture[str]) -> None:
 def test_json_is_what_the_service_answers(capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["label", AUDIO, SEGMENTS, "--format", "json", "--tier", "phones"]) == 0
     answer = json.loads(capfd.readouterr().out)
-    assert set(answer) == {"model", "duration", "tier", "segments", "gaps", "warnings"}
+    assert set(answer) == {"model", "duration", "tier", "segments", "folding", "gaps", "warnings"}
     assert len(answer["segments"]) == 23
 
 

@@ -99,17 +99,20 @@ def test_the_least_certain_first(tmp_path: Path, capfd: pytest.CaptureFixture[st
     assert main(["label", str(root), "--table", str(table), "--doubtful", "3"]) == 0
     rows = list(csv.DictReader(table.open()))
     assert len(rows) == 2 * COUNT
-    certainty = [float(row["certainty"]) for row in rows]
-    assert certainty == sorted(certainty)
-    for row in rows:
-        known = row["given_posterior"] or row["posterior"]  # a label that the model does not know has no posterior
-        assert float(row["certainty"]) == float(known)
-    assert [row["given_posterior"] for row in rows if row["given"] == "strange"] == [""]
+    of_given = [float(row["certainty"]) for row in rows if row["measure"] == "given"]
+    assert of_given == sorted(of_given) == [float(row["given_posterior"]) for row in rows[:-1]]
+    last = rows[-1]  # a label that the model does not know has no posterior; its answer's is ranked apart
+    assert (last["given"], last["measure"], last["given_posterior"]) == ("strange", "answer", "")
+    assert last["certainty"] == last["posterior"]
     [zh] = [n for n, row in enumerate(rows) if row["given"] == "ZH"]
     assert zh < 5
     out = capfd.readouterr().out
     lines = [line.split() for line in out.splitlines() if str(root) in line]
-    assert [(line[0], float(line[1])) for line in lines] == [(r["file"], float(r["start"])) for r in rows[:3]]
+    assert [(line[0], float(line[1])) for line in lines] == [
+        (row["file"], float(row["start"])) for row in [*rows[:3], last]
+    ]
+    assert "Least certain given labels" in out
+    assert "Least certain answers" in out
 
 
 def test_skipped_segments_come_last(tmp_path: Path) -> None:

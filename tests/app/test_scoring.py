@@ -42,6 +42,10 @@ class Gate:
         return self.real.label_features(items, **more)
 
     @property
+    def label_set_(self) -> Any:
+        return self.real.label_set_
+
+    @property
     def features_(self) -> Any:
         return self.real.features_
 

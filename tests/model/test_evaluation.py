@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from phonechain.features.errors import CorpusError
 from phonechain.features.mfcc import FeatureSettings
+from phonechain.features.phones.comparison import LabelSet
 from phonechain.features.segments import Segment, Utterance
 from phonechain.model.labeler import PhoneLabeler
 from phonechain.model.scoring.calibration import (
@@ -55,8 +56,8 @@ def by_hand():
 
 def test_errors_and_rate_are_counted() -> None:
     e = by_hand()
-    assert (e.segments, e.errors, e.utterances, e.speakers) == (7, 4, 2, None)
-    assert e.per == pytest.approx(4 / 7)
+    assert (e.segments, e.errors, e.utterances, e.speakers) == (6, 3, 2, None)
+    assert e.per == pytest.approx(3 / 6)
     assert e.interval_over == "utterance"
 
 
@@ -65,25 +66,25 @@ def test_the_confusion_matrix_has_the_true_label_in_rows() -> None:
 
 
 def test_the_per_phone_table() -> None:
-    a, b, c, zh = by_hand().per_phone
+    a, b, c = by_hand().per_phone
     assert (a.label, a.count, a.predicted, a.correct, a.confused_with, a.confused) == ("a", 3, 2, 1, "b", 2)
     assert (a.recall, a.precision, a.f1) == (pytest.approx(1 / 3), pytest.approx(1 / 2), pytest.approx(0.4))
-    assert (b.count, b.predicted, b.correct) == (2, 4, 1)  # the unknown label's segment was called b
+    assert (b.count, b.predicted, b.correct) == (2, 3, 1)  # the unknown label's segment, called b, does not count
     assert (c.recall, c.precision, c.f1, c.confused_with, c.confused) == (1.0, 1.0, 1.0, None, 0)
-    assert (zh.label, zh.count, zh.recall, zh.precision, zh.f1, zh.confused_with) == ("zh", 1, 0.0, None, 0.0, "b")
 
 
-def test_confusions_come_most_frequent_first_with_unknown_labels_among_them() -> None:
+def test_confusions_come_most_frequent_first() -> None:
     found = [(c.true, c.predicted, c.count) for c in by_hand().confusions]
-    assert found == [("a", "b", 2), ("b", "a", 1), ("zh", "b", 1)]
+    assert found == [("a", "b", 2), ("b", "a", 1)]
     assert by_hand().confusions[0].share == pytest.approx(2 / 3)
 
 
-def test_labels_that_the_model_does_not_have_are_errors_and_named() -> None:
+def test_labels_that_the_model_does_not_have_are_named_and_not_scored() -> None:
     e = by_hand()
     assert e.unknown == {"zh": 1}
     assert e.nll == pytest.approx(-(3 * np.log(0.6) + 3 * np.log(0.2)) / 6)  # over the six known ones
-    assert e.top[3] == pytest.approx(6 / 7)  # nothing ranks what the model does not have
+    assert (e.top[1], e.top[3]) == (pytest.approx(3 / 6), 1.0)
+    assert e.mean_confidence == pytest.approx(0.6)
 
 
 def test_a_label_that_never_occurs_has_no_ratio_instead_of_a_division_by_zero() -> None:
@@ -92,12 +93,6 @@ def test_a_label_that_never_occurs_has_no_ratio_instead_of_a_division_by_zero() 
     assert (c.count, c.recall, c.precision, c.f1) == (0, None, None, None)
     assert (e.per, e.interval.low, e.interval.high, e.doubt_auc) == (0.0, None, None, None)
     assert e.doubt[0].share_of_errors is None
-
-
-def test_only_unknown_labels_leave_the_likelihood_open() -> None:
-    e = summarise([-1], [[0.5, 0.3, 0.2]], labels=LABELS, utterances=["u"], names=["q"])
-    assert (e.per, e.nll) == (1.0, None)
-    assert e.brier == pytest.approx(0.25 + 0.09 + 0.04 + 1.0)
 
 
 def test_the_answer_need_not_be_the_most_probable_label() -> None:
@@ -111,7 +106,7 @@ def test_the_answer_need_not_be_the_most_probable_label() -> None:
 def test_as_dict_is_json() -> None:
     values = json.loads(json.dumps(by_hand().as_dict(), allow_nan=False))
     assert values["per_phone"][0]["label"] == "a"
-    assert values["top"]["1"] == pytest.approx(3 / 7)
+    assert values["top"]["1"] == pytest.approx(3 / 6)
     assert values["unknown"] == {"zh": 1}
 
 
@@ -128,7 +123,7 @@ def test_as_dict_is_json() -> None:
         ({"posterior": [[0.5, 0.5, 0.5]] * 2}, "sum to 1"),
         ({"posterior": [[np.nan, 0.5, 0.5]] * 2}, "sum to 1"),
         ({"utterances": ["u"]}, "2 utterances, one a segment, got 1"),
-        ({"true": [0, -1]}, "names for the labels"),
+        ({"true": [-1, -1]}, "true labels that the model has, got none among 2"),
     ],
 )
 def test_arrays_that_do_not_fit_are_refused(changes: dict, message: str) -> None:
@@ -242,6 +237,7 @@ class Oracle:
     """A labeler whose posterior is known: the first feature of a segment says which label it prefers, and how much."""
 
     labels_ = ("a", "b", "c")
+    label_set_ = LabelSet(labels_)
     features_ = FeatureSettings()
     drop: tuple[str, ...] = ()
 
@@ -279,12 +275,49 @@ def test_evaluate_scores_labelled_segments_and_reports_the_rest(sound: Path, tmp
         ],
         drop=["+NSN+"],
     )
-    assert (found.segments, found.errors, found.utterances) == (4, 2, 2)
+    assert (found.segments, found.errors, found.utterances) == (3, 1, 2)
     assert (found.dropped, found.unlabelled, found.unknown) == ({"+NSN+": 2}, 1, {"x": 1})
     assert [p["utterance"] for p in found.problems] == ["2"]
     assert "missing.wav" in found.problems[0]["message"]
     assert sorted(labeler.lengths) == [1, 4]  # a dropped segment is not shown to the chain, an unlabelled one is
     json.dumps(found.as_dict(), allow_nan=False)
+
+
+def test_labels_are_compared_through_the_folding_that_fits_the_corpus(sound: Path) -> None:
+    """All of them by one: `A` of the first file is `a`, since the second has no other labels that the model knows."""
+    us = [utterance("1", sound, ["A", "b", "spn"]), utterance("2", sound, ["A", "C", "zz"])]
+    found = evaluate(Oracle(), us)  # type: ignore[arg-type]
+    assert found.folding == ["case"]
+    assert (found.segments, found.errors) == (4, 2)
+    assert (found.unknown, found.unscored) == ({"zz": 1}, {"spn": 1})
+    assert found.labels == ["a", "b", "c"]
+    mapped = evaluate(Oracle(), us, mapping={"zz": "a", "A": None})  # type: ignore[arg-type]
+    assert (mapped.segments, mapped.errors, mapped.unscored) == (3, 2, {"A": 2, "spn": 1})
+
+
+def test_labels_that_the_folding_takes_for_one_are_scored_as_one(sound: Path) -> None:
+    """A model with stress, asked about labels without: its posteriors are added."""
+    labeler = Oracle()
+    labeler.label_set_ = LabelSet(("AH0", "AH1", "B"))
+    found = evaluate(labeler, [utterance("1", sound, ["AH", "B"])], decode="viterbi")  # type: ignore[arg-type]
+    assert found.labels == ["AH0/AH1", "B"]
+    assert (found.segments, found.errors) == (2, 1)  # the answer is AH1
+    assert found.nll == pytest.approx(-(np.log(0.9) + np.log(0.1)) / 2, abs=1e-6)
+    assert found.mean_confidence == pytest.approx(0.9)
+
+
+def test_labels_that_are_all_unknown_are_an_error_that_says_so(sound: Path) -> None:
+    with pytest.raises(CorpusError, match="labels that the model has, got none in 2 segments labelled ж, ы"):
+        evaluate(Oracle(), [utterance("1", sound, ["ж", "ы"])])  # type: ignore[arg-type]
+
+
+def test_systems_of_other_labels_are_compared_where_both_know_the_truth(sound: Path) -> None:
+    us = [utterance(str(n), sound, ["a", "b", "c"], speaker=f"s{n}") for n in range(8)]
+    narrow = Oracle()
+    narrow.label_set_ = LabelSet(("a", "b", "x"))
+    found = score(Oracle(), us).compare(score(narrow, us, decode="viterbi"))  # type: ignore[arg-type]
+    assert (found.per_a, found.per_b) == (pytest.approx(1 / 2), pytest.approx(1 / 2))
+    assert (found.only_a_wrong, found.only_b_wrong) == (8, 8)
 
 
 def test_the_labelers_own_dropped_labels_are_left_out_too(sound: Path) -> None:
