@@ -72,6 +72,7 @@ class Rows:
     rows: list[Row] = field(default_factory=list)
 
     def add(self, file: str, ready: Prepared, labelled: Sequence[LabelledSegment]) -> None:
+        """The segments of one recording, those that were set aside among them."""
         from phonechain.app.labelling.pipeline import with_skipped
 
         for n, segment in enumerate(with_skipped(ready, labelled)):
