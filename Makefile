@@ -33,8 +33,7 @@ $(STAMP): pyproject.toml constraints.txt
 install: $(STAMP)  ## build .venv from pyproject.toml and constraints.txt
 
 run: $(STAMP)  ## label the sample utterance, then serve on http://127.0.0.1:8000
-	@PHONECHAIN_PORT=$(PORT) $(BIN)/phonechain demo
-	@$(BIN)/phonechain serve --host $(HOST) --port $(PORT)
+	@$(BIN)/phonechain serve --demo --host $(HOST) --port $(PORT)
 
 test: $(STAMP)  ## every quick test
 	@echo "phonechain: running the quick tests"

@@ -35,7 +35,9 @@ class FactorSettings:
         labels: n, consecutive labels that the factor scores; 2 and 3 exist for the n-grams seen in training only.
         window: where the window of a factor over n > 1 labels lies: it ends with the last of them ("last", the paper's), or
             lies around the last of them ("around", the only one before this was a setting).
-        layers, products, states: L, I, H of the SPN; `states` is the number of components of a Gaussian mixture.
+        layers: L, layers of the SPN.
+        products: I, children per hidden state of the SPN.
+        states: H, hidden states of the SPN; for a Gaussian mixture its components.
         operator: sum or max over the SPN's hidden states.
         covariance: of the Gaussian mixture.
         units: hidden units of a DRBM or perceptron.
@@ -218,8 +220,7 @@ def _with_old_meaning(factor: Mapping[str, Any]) -> dict[str, Any]:
 def replace(settings: T, changes: Mapping[str, Any]) -> T:
     """A copy with some settings changed; values may be strings, as they come from a command line ("l2" -> "0.001")."""
     current = {f.name: getattr(settings, f.name) for f in dataclasses.fields(settings)}  # type: ignore[arg-type]
-    changed = from_dict(type(settings), changes)
-    return type(settings)(**{**current, **{key: getattr(changed, key) for key in changes}})
+    return from_dict(type(settings), {**current, **changes})
 
 
 def _convert(hint: Any, value: Any, where: str) -> Any:

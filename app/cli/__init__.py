@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from phonechain.app.cli import check, cluster, convert, db, demo, evaluate, jobs, label, models, serve, train
+from phonechain.app.cli import check, cluster, convert, db, demo, evaluate, jobs, label, models, presets, serve, train
 from phonechain.features.errors import PhonechainError
 from phonechain.features.files import printable_path
 
@@ -36,10 +36,10 @@ app = typer.Typer(
 @app.callback(invoke_without_command=True)
 def top(
     context: typer.Context,
-    version: Annotated[bool, typer.Option("--version", help="Print the version and stop.", is_eager=True)] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an unexpected error.")] = False,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.", is_eager=True)] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:
-    """Options before the command."""
+    """Options that stand before the command."""
     if version:
         from phonechain.app.version import version as installed
 
@@ -50,11 +50,12 @@ def top(
 
 
 app.command("label")(label.label)
-app.command("train")(train.train)
+app.command("train", cls=train.TrainCommand)(train.train)
 app.command("evaluate")(evaluate.evaluate)
 app.command("check")(check.check)
 app.command("convert")(convert.convert)
 app.command("models")(models.models)
+app.command("presets")(presets.presets)
 app.command("demo")(demo.demo)
 app.command("serve")(serve.serve)
 app.command("worker")(cluster.worker)
@@ -87,12 +88,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         return _fail(_os_error(error), BAD_INPUT, debug)
     except Exception as error:
-        if hasattr(error, "format_message") and hasattr(error, "exit_code"):  # typer's own words on wrong usage
+        if hasattr(error, "format_message") and hasattr(error, "exit_code"):  # an error of usage, in typer's words
             return _fail(f"{_sentence(error.format_message())} (see {PROGRAM} --help)", BAD_INPUT, debug=False)
         if debug:
             raise
         where = f"{type(error).__name__}: {error}"
-        return _fail(f"unexpected error, a bug: {where} (--debug shows where)", BUG, debug)
+        return _fail(f"unexpected error (please report it): {where}; --debug shows the traceback", BUG, debug)
 
 
 def _write_any_name() -> None:
@@ -130,7 +131,7 @@ def _os_error(error: OSError) -> str:
 
 
 def _broken_pipe() -> int:
-    """The reader has gone; Python would complain about it once more when it flushes at exit."""
+    """The reader of standard output has gone; without this Python would complain again when it flushes at exit."""
     devnull = os.open(os.devnull, os.O_WRONLY)
     os.dup2(devnull, sys.stdout.fileno())
     return BROKEN_PIPE

@@ -1,4 +1,4 @@
-"""`phonechain check`: everything that is wrong with a corpus, by file and line, and what is in it."""
+"""`phonechain check`: every problem of a corpus by file and line, and a summary of what is in it."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ import json
 import math
 import os
 from collections import Counter
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from phonechain.app.cli import common
+from phonechain.app.cli import common, options
 from phonechain.features.errors import Notice
 from phonechain.features.files import printable_path
 
@@ -21,24 +20,22 @@ if TYPE_CHECKING:
 
 
 def check(
-    corpus: Annotated[
-        Path, typer.Argument(help="Folder of recordings with annotations beside them.", metavar="CORPUS")
-    ],
-    tier: Annotated[str | None, typer.Option(help="Tier of the phones in the annotations.")] = None,
-    layout: Annotated[str | None, typer.Option(help="Corpus layout; left out, it is recognised.")] = None,
-    table: Annotated[Path | None, typer.Option(help="Table of speakers and splits; else utterances.tsv.")] = None,
+    corpus: options.Corpus,
+    tier: options.Tier = None,
+    layout: options.Layout = None,
+    table: options.SpeakerTable = None,
     fix: Annotated[
-        bool, typer.Option("--fix", help="Say nothing of what --fix repairs elsewhere: order, overlaps up to 10 ms.")
+        bool, typer.Option("--fix", help="Ignore what --fix repairs: unsorted segments, overlaps of up to 10 ms.")
     ] = False,
     audio: Annotated[
-        bool, typer.Option("--audio/--no-audio", help="Decode the recordings and hold the segments against them.")
+        bool, typer.Option("--audio/--no-audio", help="Decode the recordings and compare the segments with them.")
     ] = True,
-    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+    as_json: options.Json = False,
 ) -> None:
-    """List every problem of a corpus; the exit code is 1 if there are any."""
-    common.existing_folder(corpus, "a corpus folder")
+    """List every problem of a corpus. The exit code is 1 if there are any."""
+    common.check_folder(corpus, "a corpus folder")
     from phonechain.features import corpora
-    from phonechain.features.corpora.check import check as against_sound
+    from phonechain.features.corpora.check import check as check_audio
 
     with common.bars() as bars:
         read = corpora.read(
@@ -46,7 +43,7 @@ def check(
         )
         problems, notices = read.problems, read.notices
         if audio:
-            problems, notices = against_sound(read, progress=bars.counting("sound"))
+            problems, notices = check_audio(read, progress=bars.counting("sound"))
     problems = [each for problem in problems for each in problem.each or (problem,)]
     found = summary(read)
     if as_json:
@@ -67,7 +64,7 @@ def check(
 
 
 def summary(corpus: Corpus) -> dict[str, Any]:
-    """What is in a corpus, JSON-serialisable: counts, hours, labels and speakers by how often they occur."""
+    """The contents of a corpus, JSON-serialisable: counts, hours, labels and speakers by frequency."""
     segments = [s for u in corpus.utterances for s in u.segments]
     labelled = Counter(s.label for s in segments)
     by_split: dict[str, dict[str, int]] = {}
@@ -89,7 +86,7 @@ def summary(corpus: Corpus) -> dict[str, Any]:
 
 
 def _seconds(utterance: Utterance) -> float:
-    """Of sound, as the header says; where it does not, up to the last segment's end."""
+    """Duration by the header, else up to the end of the last segment."""
     import soundfile
 
     try:
@@ -101,10 +98,10 @@ def _seconds(utterance: Utterance) -> float:
 def _print(
     found: dict[str, Any], title: str, problems: list[CorpusProblem], notices: list[Notice], audio: bool
 ) -> None:
-    typer.echo(title)  # not as the table's own: a path is not to be broken
+    typer.echo(title)  # not as the table's title, which would wrap a path
     table = common.table("", ("", "right"), "")
     table.show_header = False
-    heard = "sound decoded" if audio else "sound not looked at"
+    heard = "audio decoded" if audio else "audio not checked"
     table.add_row("problems", str(len(problems)), f"{len(notices)} kinds of warning; {heard}")
     table.add_row("utterances", str(found["utterances"]), f"{found['hours']:.2f} hours, layout {found['layout']}")
     spoken = f"{found['segment_hours']:.2f} hours"

@@ -1,4 +1,4 @@
-"""`phonechain worker` and `phonechain scheduler`: the parts of a cluster, for a service with PHONECHAIN_SCHEDULER."""
+"""`phonechain worker` and `phonechain scheduler`: the processes of a Dask cluster, for PHONECHAIN_SCHEDULER."""
 
 from __future__ import annotations
 
@@ -17,24 +17,30 @@ if TYPE_CHECKING:
     from phonechain.app.settings import Settings
 
 PAUSE = 1.0
-"""Seconds between two tries to reach the scheduler."""
+"""Seconds between attempts to reach the scheduler."""
 
 
 def worker(
     scheduler: Annotated[
-        str | None, typer.Argument(help="Address of the scheduler; else PHONECHAIN_SCHEDULER.", metavar="ADDRESS")
+        str | None, typer.Argument(help="Address of the scheduler. Default: PHONECHAIN_SCHEDULER.", metavar="ADDRESS")
     ] = None,
-    processes: Annotated[int, typer.Option(help="Worker processes; 0 takes the cores.", min=0, max=1024)] = 1,
-    gpus: Annotated[int, typer.Option(help="GPUs that each offers to jobs that ask for them.", min=0, max=64)] = 0,
-    memory: Annotated[str, typer.Option(help="Memory at which a process is restarted, 0 for no limit.")] = "auto",
-    host: Annotated[str | None, typer.Option(help="Interface that others reach it by.")] = None,
+    processes: Annotated[
+        int, typer.Option(help="Number of worker processes; 0 for one per core.", min=0, max=1024)
+    ] = 1,
+    gpus: Annotated[int, typer.Option(help="GPUs that each process offers to jobs.", min=0, max=64)] = 0,
+    memory: Annotated[
+        str, typer.Option(help="Memory at which a process is restarted, such as 3GiB; 0 for no limit.")
+    ] = "auto",
+    host: Annotated[
+        str | None, typer.Option(help="Address at which the scheduler and other workers reach this one.")
+    ] = None,
 ) -> None:
-    """Run jobs for a service: join its scheduler, and join again whenever that has been away."""
+    """Run jobs for a service: join its scheduler, and rejoin it after an outage."""
     from phonechain.app import settings
 
     known = settings.load(scheduler=scheduler)
     if known.scheduler is None:
-        raise SettingsError("expected the address of a scheduler, or PHONECHAIN_SCHEDULER, got none")
+        raise SettingsError("the address of the scheduler is missing: give it as ADDRESS or in PHONECHAIN_SCHEDULER")
     asyncio.run(_serve(known, processes or settings.cores(), gpus, memory, host))
 
 
@@ -64,7 +70,7 @@ async def _one(known: Settings, gpus: int, memory: str, host: str | None, stop: 
                 resources={"GPU": gpus} if gpus else None,
                 local_directory=folder,
                 preload=[PRELOAD],
-                env=without_secrets() | _own_place(known),
+                env=without_secrets() | _task_environment(known),
                 security=cluster_security(known),
                 death_timeout=30,
                 silence_logs=logging.ERROR,
@@ -76,28 +82,28 @@ async def _one(known: Settings, gpus: int, memory: str, host: str | None, stop: 
                 await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
                 for one in waiting:
                     one.cancel()
-            except (Exception, asyncio.CancelledError) as error:  # whatever it was, the next try may do
+            except (Exception, asyncio.CancelledError) as error:  # the next attempt may succeed
                 print(
-                    f"the scheduler does not answer: {str(error) or type(error).__name__}", file=sys.stderr, flush=True
+                    f"no connection to the scheduler: {str(error) or type(error).__name__}", file=sys.stderr, flush=True
                 )
             finally:
-                await _closed(nanny)
+                await _close(nanny)
         if not stop.is_set():
             await asyncio.sleep(PAUSE)
 
 
-async def _closed(nanny: Any) -> None:
-    """End a worker process. On a busy machine that may take longer than Dask waits; the next one is started all the same."""
+async def _close(nanny: Any) -> None:
+    """End a worker process. On a busy machine that may take longer than Dask waits; the next one starts regardless."""
     try:
         await nanny.close(timeout=5)
     except (Exception, asyncio.CancelledError) as error:
         print(
-            f"a worker process did not end in time: {str(error) or type(error).__name__}", file=sys.stderr, flush=True
+            f"a worker process did not stop in time: {str(error) or type(error).__name__}", file=sys.stderr, flush=True
         )
 
 
-def _own_place(known: Settings) -> dict[str, str]:
-    """Variables for the tasks: where this worker's settings name a database, a store or a folder, those are used."""
+def _task_environment(known: Settings) -> dict[str, str]:
+    """Variables for tasks, which use the database, store and folder of this worker's settings where these are set."""
     from phonechain.app.storage.workspace import OWN
 
     given = {
@@ -109,8 +115,8 @@ def _own_place(known: Settings) -> dict[str, str]:
 
 
 def scheduler(
-    host: Annotated[str, typer.Option(help="Interface to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.")] = 8786,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on; 0 for any free one.")] = 8786,
 ) -> None:
     """Run the scheduler of a cluster. It runs what clients send: set PHONECHAIN_TLS_CA, _CERT and _KEY, or keep it on
     a network of its own."""

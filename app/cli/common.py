@@ -1,4 +1,4 @@
-"""What the commands share: reading a person's files, finding a model, printing tables and warnings."""
+"""What the commands share: checks of paths, the model, output, tables, warnings and progress bars."""
 
 from __future__ import annotations
 
@@ -21,26 +21,24 @@ if TYPE_CHECKING:
 DEFAULT = "default"
 
 
-def existing_file(path: Path, what: str) -> Path:
-    """Raises SettingsError where `path` is not a file that can be read."""
+def check_file(path: Path, what: str) -> None:
+    """Raises SettingsError where `path` is not a file."""
     if path.is_dir():
-        raise SettingsError(f"expected {what}, got {path}, which is a folder", value=str(path))
+        raise SettingsError(f"expected {what}, got the folder {path}", value=str(path))
     if not path.exists():
-        raise SettingsError(f"expected {what}, got {path}, which is not there", value=str(path))
-    return path
+        raise SettingsError(f"expected {what}; {path} does not exist", value=str(path))
 
 
-def existing_folder(path: Path, what: str) -> Path:
+def check_folder(path: Path, what: str) -> None:
     """Raises SettingsError where `path` is not a folder."""
     if not path.exists():
-        raise SettingsError(f"expected {what}, got {path}, which is not there", value=str(path))
+        raise SettingsError(f"expected {what}; {path} does not exist", value=str(path))
     if not path.is_dir():
-        raise SettingsError(f"expected {what}, got {path}, which is not a folder", value=str(path))
-    return path
+        raise SettingsError(f"expected {what}; {path} is not a folder", value=str(path))
 
 
 def load_model(model: str) -> PhoneLabeler:
-    """The labeler of a model file, or of the shipped model's name.
+    """The labeler in a model file, or the shipped one of that name.
 
     Raises:
         ModelFileError: neither.
@@ -52,25 +50,25 @@ def load_model(model: str) -> PhoneLabeler:
 
 
 def model_path(model: str) -> Path:
-    """The path itself where there is such a file, else the file of the shipped model of that name.
+    """The file itself, or that of the shipped model of this name.
 
     Raises:
-        ModelFileError, SettingsError: neither; the shipped ones are listed.
+        ModelFileError, SettingsError: neither; the message lists the shipped models.
     """
     path = Path(model)
     if path.is_dir():
-        raise ModelFileError(f"expected a model file, got {model}, which is a folder", value=model)
+        raise ModelFileError(f"expected a model file, got the folder {model}", value=model)
     if path.exists():
         return path
     if path.name != model or path.suffix:
-        raise ModelFileError(f"expected a model file, got {model}, which is not there", value=model)
+        raise ModelFileError(f"expected a model file; {model} does not exist", value=model)
     from phonechain.model import pretrained_path
 
     return pretrained_path(model)
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Standard output or standard error. Where it is not a terminal, lines are not wrapped: programs read them."""
+    """Standard output or standard error. Unless it is a terminal, lines are not wrapped, since programs read them."""
     from rich.console import Console
 
     stream = sys.stderr if stderr else sys.stdout
@@ -78,15 +76,15 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def table(*columns: str | tuple[str, str], title: str | None = None) -> Table:
-    """An empty table; a column is its heading, or (heading, "right")."""
+    """An empty table. A column is a heading, or (heading, "right")."""
     from rich import box
     from rich.table import Table
 
-    made = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
+    table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
     for column in columns:
         heading, justify = (column, "left") if isinstance(column, str) else column
-        made.add_column(heading, justify="right" if justify == "right" else "left")
-    return made
+        table.add_column(heading, justify="right" if justify == "right" else "left")
+    return table
 
 
 def warn(notices: Iterable[Notice]) -> None:
@@ -96,7 +94,7 @@ def warn(notices: Iterable[Notice]) -> None:
 
 
 def file_line(file: Path, error: Exception) -> str:
-    """What is wrong with a file as one line, with the number of the line in it where there is one."""
+    """The problem of a file as one line: path, line number if known, message."""
     from phonechain.features.corpora.base import CorpusProblem, problem_of
 
     if isinstance(error, PhonechainError):
@@ -106,7 +104,7 @@ def file_line(file: Path, error: Exception) -> str:
 
 
 def read_map(path: Path | None) -> dict[str, str | None] | None:
-    """A map of given labels from a file, JSON or two columns with a tab between; None for none.
+    """A map of given labels from a file, JSON or two columns separated by a tab; None without a file.
 
     Raises:
         PhoneSetError, SettingsError: not such a file.
@@ -115,7 +113,8 @@ def read_map(path: Path | None) -> dict[str, str | None] | None:
         return None
     from phonechain.features.phones import mapping
 
-    data = existing_file(path, "a file of labels").read_bytes()
+    check_file(path, "a file of labels")
+    data = path.read_bytes()
     try:
         return mapping.parse(data.decode("utf-8"))
     except UnicodeDecodeError:
@@ -128,13 +127,13 @@ def percent(share: float | None) -> str:
 
 
 def check_output(out: Path | None) -> None:
-    """Before any work is done: can `out` be written? Raises SettingsError."""
+    """Raises SettingsError where `out` cannot be written; called before the work begins."""
     if out is None:
         return
     if out.is_dir():
-        raise SettingsError(f"expected a file to write, got {out}, which is a folder", value=str(out))
+        raise SettingsError(f"expected a file to write, got the folder {out}", value=str(out))
     if not out.parent.is_dir():
-        raise SettingsError(f"expected a folder for {out.name}, got {out.parent}, which is not there", value=str(out))
+        raise SettingsError(f"cannot write {out}: the folder {out.parent} does not exist", value=str(out))
 
 
 def write_output(data: bytes, out: Path | None, *, durable: bool = True) -> None:
@@ -147,9 +146,9 @@ def write_output(data: bytes, out: Path | None, *, durable: bool = True) -> None
 
 
 class Bars:
-    """Progress bars on standard error, one a stage, fed with `Progress`; a line an epoch above them.
+    """A progress bar per stage on standard error, with lines of text above them.
 
-    Where standard error is not a terminal, the bars are left out and the lines stay.
+    Unless standard error is a terminal, only the lines are printed.
     """
 
     def __init__(self) -> None:
@@ -180,7 +179,7 @@ class Bars:
         return lambda done, total: self.update(stage, done, total)
 
     def progress(self, event: Progress) -> None:
-        """A callback for what reports `Progress`."""
+        """A callback that takes `Progress`."""
         self.update(event.stage, event.done, event.total, event.message)
 
     def line(self, text: str) -> None:

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from phonechain.features.annotation import Annotation, Format
 
 DOUBTFUL = (".txt", ".csv", ".tsv", ".json")
-"""Suffixes under which a tree holds other things as well: passed over where they are no annotation."""
+"""Suffixes that other files have as well: in a folder, those that are not annotations are skipped."""
 
 
 @dataclass(slots=True)
 class Options:
-    """What is asked for. `to` and `from_` are format names."""
+    """Options of the command. `to` and `from_` are format names."""
 
     to: str
     from_: str | None
@@ -34,12 +34,12 @@ class Options:
 
 @dataclass(slots=True)
 class Tally:
-    """How a tree was converted."""
+    """Counts of a folder's conversion."""
 
     written: dict[Path, Path] = field(default_factory=dict)
-    """What was written, and from which file."""
+    """Each output file with its source."""
     failed: int = 0
-    passed_over: int = 0
+    skipped: int = 0
     notices: dict[str, tuple[Notice, Path, int]] = field(default_factory=dict)
 
     def count(self, file: Path, notices: tuple[Notice, ...]) -> None:
@@ -50,45 +50,43 @@ class Tally:
 
 def convert(
     source: Annotated[Path, typer.Argument(help="An annotation file, or a folder of them.", metavar="IN")],
-    target: Annotated[str, typer.Argument(help="The file to write, or a folder; - is standard output.", metavar="OUT")],
+    target: Annotated[str, typer.Argument(help="File or folder to write; - for standard output.", metavar="OUT")],
     to: Annotated[
-        str | None, typer.Option("--to", "-t", help="Format to write; by default what OUT's name says.")
+        str | None, typer.Option("--to", "-t", help="Format to write. Default: from the name of OUT.")
     ] = None,
-    from_: Annotated[
-        str | None, typer.Option("--from", help="Format to read; by default what the content looks like.")
-    ] = None,
+    from_: Annotated[str | None, typer.Option("--from", help="Format to read. Default: recognised by content.")] = None,
     tier: Annotated[
-        str | None, typer.Option(help="Write this tier alone; else every tier that the format has room for.")
+        str | None, typer.Option(help="Tier to write. Default: every tier that the format can hold.")
     ] = None,
     rate: Annotated[
         int | None,
         typer.Option(
-            help="Samples a second, for TIMIT; by default those of the recording beside the file.", min=1, max=768_000
+            help="Sample rate (Hz) for TIMIT. Default: that of the recording beside the file.", min=1, max=768_000
         ),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite files that are there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
     verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Every warning of every file of a folder, not one of each kind.")
+        bool, typer.Option("--verbose", "-v", help="Print every warning of every file, not one of each kind.")
     ] = False,
 ) -> None:
-    """Convert annotation files; whatever the other format cannot hold is named."""
+    """Convert annotation files to another format, with a warning for whatever it cannot hold."""
     if not source.exists():
-        raise SettingsError(f"expected an annotation file or a folder, got {source}, which is not there")
+        raise SettingsError(f"expected an annotation file or a folder; {source} does not exist")
     out = Path(target)
     into = out.is_dir() or target.endswith(("/", os.sep)) or source.is_dir()
-    options = Options(_format(to, out, into), _known("--from", from_), tier, rate, force)
+    options = Options(_format(to, out, into), _check_format("--from", from_), tier, rate, force)
     if not into:
         _single(source, out, options)
         return
     if out.is_file():
-        raise SettingsError(f"expected a folder to write to, got {out}, which is a file", value=str(out))
+        raise SettingsError(f"expected a folder to write to, got the file {out}", value=str(out))
     tally = _tree(source, out, options, verbose)
     for notice, where, count in tally.notices.values():
         files = "1 file" if count == 1 else f"{count} files"
         print(f"warning: {files}, the first {where}: {notice.message}", file=sys.stderr)
     title = _formats()[options.to].title
-    other = f", {tally.passed_over} files are no annotations" if tally.passed_over else ""
-    wrong = f", {tally.failed} could not be converted" if tally.failed else ""
+    other = f", {tally.skipped} other files skipped" if tally.skipped else ""
+    wrong = f", {tally.failed} failed" if tally.failed else ""
     typer.echo(f"wrote {len(tally.written)} files ({title}) to {out}{wrong}{other}")
     if tally.failed or not tally.written:
         raise typer.Exit(1 if tally.written else 2)
@@ -100,16 +98,16 @@ def _formats() -> dict[str, Format]:
     return FORMATS
 
 
-def _known(option: str, name: str | None) -> str | None:
+def _check_format(option: str, name: str | None) -> str | None:
     if name is not None and name not in _formats():
         raise SettingsError(f"{option}: expected one of {', '.join(_formats())}, got {name!r}", value=name)
     return name
 
 
 def _format(to: str | None, out: Path, into: bool) -> str:
-    """The format to write. Raises SettingsError where nothing says it."""
+    """The format to write. Raises SettingsError where neither --to nor a suffix names one."""
     if to is not None:
-        return _known("--to", to) or ""
+        return _check_format("--to", to) or ""
     from phonechain.features.annotation import format_of
 
     found = None if into or str(out) == "-" else format_of(out.name)
@@ -122,7 +120,7 @@ def _format(to: str | None, out: Path, into: bool) -> str:
 
 
 def _single(source: Path, out: Path, options: Options) -> None:
-    """One file to one file, or to standard output."""
+    """Convert one file to a file or to standard output."""
     target = None if str(out) == "-" else out
     common.check_output(target)
     _refuse_to_overwrite(target, options)
@@ -132,11 +130,11 @@ def _single(source: Path, out: Path, options: Options) -> None:
     except AnnotationError as error:
         if error.pointer != "utterance":
             raise
-        # Several recordings in one file: the one that OUT is named after, if there is one.
+        # The file holds several recordings: take the one that OUT is named after.
         try:
             read = _read(data, source, options, out.stem)
         except AnnotationError:
-            hint = "name OUT after one, or give a folder as OUT to write them all"
+            hint = "name OUT after one of them, or give a folder as OUT to write all"
             raise AnnotationError(f"{error}; {hint}", pointer=error.pointer) from None
     notices = _convert(read, out if target is not None else source, target, options)
     common.warn(notices)
@@ -162,7 +160,7 @@ def _read(data: bytes, source: Path, options: Options, utterance: str | None) ->
 def _convert(
     read: Annotation, name: Path, target: Path | None, options: Options, *, durable: bool = True
 ) -> tuple[Notice, ...]:
-    """Write one annotation; returns what is to be said about it."""
+    """Write one annotation; returns the warnings."""
     from phonechain.app.labelling import conversion
 
     made = conversion.convert(read, options.to, tier=options.tier, rate=options.rate, recording=name.stem)
@@ -172,18 +170,18 @@ def _convert(
 
 def _refuse_to_overwrite(target: Path | None, options: Options) -> None:
     if target is not None and target.exists() and not options.force:
-        raise SettingsError(f"{target} is there already: --force overwrites it", value=str(target))
+        raise SettingsError(f"{target} already exists (--force overwrites it)", value=str(target))
 
 
 # ---------------------------------------------------------------------------------------------------- a whole tree
 
 
 def _tree(source: Path, out: Path, options: Options, verbose: bool) -> Tally:
-    """Every annotation file below a folder (or the recordings of one file) into a tree of the same shape."""
+    """Convert every annotation file below a folder, or every recording of one file, into the same tree."""
     files = _scan(source, options)
     if not files:
         suffixes = ", ".join(_formats()[options.from_].suffixes) if options.from_ else "any annotation format"
-        raise SettingsError(f"expected files with the suffix of {suffixes} in {source}, got none", value=str(source))
+        raise SettingsError(f"no files with the suffix of {suffixes} in {source}", value=str(source))
     tally = Tally()
     root = source if source.is_dir() else source.parent
     with common.bars() as bars:
@@ -192,7 +190,7 @@ def _tree(source: Path, out: Path, options: Options, verbose: bool) -> Tally:
                 _one_of_many(file, root, out, options, tally, verbose, bars.line)
             except UnrecognisedAnnotation as error:
                 if file.suffix.lower() in DOUBTFUL and options.from_ is None:
-                    tally.passed_over += 1
+                    tally.skipped += 1
                 else:
                     _failed(file, error, tally, bars.line)
             except (PhonechainError, OSError) as error:
@@ -202,7 +200,7 @@ def _tree(source: Path, out: Path, options: Options, verbose: bool) -> Tally:
 
 
 def _scan(source: Path, options: Options) -> list[Path]:
-    """The files that may be annotations, in order of path."""
+    """Files that may be annotations, sorted by path."""
     if source.is_file():
         return [source]
     from phonechain.features.annotation import SUFFIXES
@@ -240,11 +238,11 @@ def _one_of_many(
         if error.pointer != "utterance":
             raise
         read = notation.read_all(data, name=file.name)
-        parts = {target.with_name(_plain(name) + suffix): one for name, one in read.items()}
+        parts = {target.with_name(_safe_name(name) + suffix): one for name, one in read.items()}
     for target, read_one in parts.items():
         try:
             if target in tally.written:
-                raise SettingsError(f"would go to {target}, which was written from {tally.written[target]}")
+                raise SettingsError(f"would overwrite {target}, written from {tally.written[target]}")
             _refuse_to_overwrite(target, own)
             target.parent.mkdir(parents=True, exist_ok=True)
             notices = _convert(read_one, target, target, own, durable=False)
@@ -259,6 +257,6 @@ def _one_of_many(
             tally.count(file, notices)
 
 
-def _plain(name: str) -> str:
-    """A recording's name as one name of a file: a file cannot send us to other folders."""
+def _safe_name(name: str) -> str:
+    """A recording's name made safe as a file name, so that it cannot lead to another folder."""
     return "".join("_" if c in "/\\" or not c.isprintable() else c for c in name) or "recording"

@@ -1,4 +1,4 @@
-"""`phonechain db ...`: the database of the service, brought up to date or back; `phonechain keys ...`: its API keys."""
+"""`phonechain db ...`: migrate the database of the service; `phonechain keys ...`: its API keys."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from phonechain.app.storage.workspace import Workspace
 
 db = typer.Typer(
-    help="The database of the service, as PHONECHAIN_DATABASE and PHONECHAIN_DATA say.", no_args_is_help=True
+    help="Migrate the database of the service (PHONECHAIN_DATABASE, PHONECHAIN_DATA).", no_args_is_help=True
 )
-keys = typer.Typer(help="API keys of the service.", no_args_is_help=True)
+keys = typer.Typer(help="Manage the API keys of the service.", no_args_is_help=True)
 
 
 def _place() -> Workspace:
@@ -28,8 +28,8 @@ def _place() -> Workspace:
 
 
 @db.command("upgrade")
-def upgrade(revision: Annotated[str, typer.Argument(help="Revision to go to.")] = "head") -> None:
-    """Bring the tables up to date."""
+def upgrade(revision: Annotated[str, typer.Argument(help="Revision to migrate to.")] = "head") -> None:
+    """Migrate the tables to the newest revision."""
     from phonechain.app.storage.migrations import migrate
 
     database = _place().db
@@ -39,9 +39,9 @@ def upgrade(revision: Annotated[str, typer.Argument(help="Revision to go to.")] 
 
 @db.command("downgrade")
 def downgrade(
-    revision: Annotated[str, typer.Argument(help="Revision to go back to; base removes everything.")],
+    revision: Annotated[str, typer.Argument(help="Revision to return to; base removes all tables.")],
 ) -> None:
-    """Bring the tables back to an earlier revision."""
+    """Migrate the tables back to an earlier revision."""
     from phonechain.app.storage.migrations import migrate
 
     database = _place().db
@@ -51,7 +51,7 @@ def downgrade(
 
 @db.command("current")
 def current() -> None:
-    """Say which revision the database is at, and which is the newest; exit code 1 where they differ."""
+    """Print the revision of the database and the newest one. The exit code is 1 if they differ."""
     from phonechain.app.storage.migrations import migrate
 
     at = migrate.current(_place().db)
@@ -62,8 +62,10 @@ def current() -> None:
 
 @keys.command("add")
 def add(
-    name: Annotated[str, typer.Argument(help="Whom it is for.")],
-    scope: Annotated[list[str] | None, typer.Option(help="read, label, train or admin; may be repeated.")] = None,
+    name: Annotated[str, typer.Argument(help="Who uses the key.")],
+    scope: Annotated[
+        list[str] | None, typer.Option(help="read, label, train or admin; repeatable. Default: label.")
+    ] = None,
 ) -> None:
     """Make a key and print it, this once. From the first key on, which needs the scope admin, every request needs one."""
     from phonechain.app import settings
@@ -83,7 +85,7 @@ def add(
 
 @keys.command("list")
 def list_() -> None:
-    """List the keys, without their secrets."""
+    """List the keys without their secrets."""
     from phonechain.app.cli import common
     from phonechain.app.http import pagination
     from phonechain.app.http.middleware import keys as security
@@ -102,8 +104,8 @@ def list_() -> None:
 
 @keys.command("revoke")
 def revoke(id: Annotated[str, typer.Argument(help="Id of the key.")]) -> None:
-    """Make a key useless."""
+    """Revoke a key."""
     from phonechain.app.http.middleware import keys as security
 
     security.revoke(_place(), id)
-    typer.echo(f"{id} is revoked")
+    typer.echo(f"revoked {id}")

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from phonechain.app.cli import common
+from phonechain.app.cli import common, corpora, options
 
 if TYPE_CHECKING:
     from phonechain.features.corpora import Corpus
@@ -17,43 +16,33 @@ if TYPE_CHECKING:
 
 
 def evaluate(
-    model: Annotated[str, typer.Argument(help="A model file, or default for the shipped one.", metavar="MODEL")],
-    corpus: Annotated[
-        Path, typer.Argument(help="Folder of recordings with annotations beside them.", metavar="CORPUS")
-    ],
-    split: Annotated[str | None, typer.Option(help="Split to score; else test, or everything.")] = None,
-    tier: Annotated[str | None, typer.Option(help="Tier of the phones in the annotations.")] = None,
-    layout: Annotated[str | None, typer.Option(help="Corpus layout; left out, it is recognised.")] = None,
-    table: Annotated[Path | None, typer.Option(help="Table of speakers and splits; else utterances.tsv.")] = None,
-    drop: Annotated[list[str] | None, typer.Option(help="Label to leave out; may be repeated.")] = None,
-    decode: Annotated[
-        str, typer.Option(help="posterior: the likeliest label of each segment; viterbi: the likeliest sequence.")
-    ] = "posterior",
-    map_: Annotated[
-        Path | None,
-        typer.Option("--map", help="File of given labels and labels of the model, JSON or two columns; - is none."),
-    ] = None,
-    fix: Annotated[bool, typer.Option("--fix", help="Sort segments and remove overlaps of up to 10 ms.")] = False,
-    confusions: Annotated[int, typer.Option("--confusions", help="How many confusions to list.", min=0, max=1000)] = 0,
-    per_phone: Annotated[bool, typer.Option("--per-phone", help="A row for each label.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+    model: Annotated[str, typer.Argument(help="Model file, or default for the shipped model.", metavar="MODEL")],
+    corpus: options.Corpus,
+    split: Annotated[str | None, typer.Option(help="Split to score. Default: test, or everything.")] = None,
+    tier: options.Tier = None,
+    layout: options.Layout = None,
+    table: options.SpeakerTable = None,
+    drop: options.Drop = None,
+    decode: options.Decode = "posterior",
+    map_: options.LabelMap = None,
+    fix: options.Fix = False,
+    confusions: Annotated[
+        int, typer.Option("--confusions", metavar="N", help="List the N most frequent confusions.", min=0, max=1000)
+    ] = 0,
+    per_phone: Annotated[bool, typer.Option("--per-phone", help="List recall and precision per label.")] = False,
+    as_json: options.Json = False,
 ) -> None:
-    """Score a model on a labelled corpus."""
-    from phonechain.app.cli.label import checked_options
-    from phonechain.app.cli.train import read_corpus
-
-    common.existing_folder(corpus, "a corpus folder")
-    options = checked_options(decode=decode)
+    """Score a model on a labelled corpus: errors with their interval, and calibration."""
+    common.check_folder(corpus, "a corpus folder")
+    decoding = options.check_options(decode=decode)["decode"]
     mapping = common.read_map(map_)
     labeler = common.load_model(model)
     from phonechain.model.scoring.evaluation import score
 
     with common.bars() as bars:
-        read = read_corpus(corpus, bars, tier=tier, layout=layout, table=table, fix=fix)
-        chosen, utterances = _chosen(read, split)
-        scored = score(
-            labeler, utterances, drop=drop or (), mapping=mapping, decode=options["decode"], progress=bars.progress
-        )
+        read = corpora.read_corpus(corpus, bars, tier=tier, layout=layout, table=table, fix=fix)
+        chosen, utterances = _choose_split(read, split)
+        scored = score(labeler, utterances, drop=drop or (), mapping=mapping, decode=decoding, progress=bars.progress)
     found = scored.summarise()
     common.warn(scored.comparison.notices())
     if as_json:
@@ -68,17 +57,12 @@ def evaluate(
         _print_phones(found)
     if confusions:
         _print_confusions(found, confusions)
-    for problem in found.problems[:5]:
-        bars.line(f"left out {problem['utterance']}: {problem['message']}")
-    if len(found.problems) > 5:
-        bars.line(f"left out {len(found.problems) - 5} more files")
+    corpora.report_left_out(bars, [f"{problem['utterance']}: {problem['message']}" for problem in found.problems])
 
 
-def _chosen(corpus: Corpus, split: str | None) -> tuple[str | None, list[Utterance]]:
-    from phonechain.app.cli.train import chosen_split
-
+def _choose_split(corpus: Corpus, split: str | None) -> tuple[str | None, list[Utterance]]:
     name = split if split is not None else ("test" if "test" in corpus.splits() else None)
-    return name, corpus.utterances if name is None else chosen_split(corpus, name)
+    return name, corpus.utterances if name is None else corpora.split_of(corpus, name)
 
 
 def _print(found: Evaluation, title: str) -> None:
@@ -93,13 +77,15 @@ def _print(found: Evaluation, title: str) -> None:
     table.add_row("errors", f"{per_cent(found.per)} %", detail)
     for n, share in found.top.items():
         if n > 1:
-            table.add_row(f"among the first {n}", f"{per_cent(share)} %", "of the true labels")
+            table.add_row(f"in the top {n}", f"{per_cent(share)} %", "of the true labels")
     if found.nll is not None:
-        table.add_row("negative log posterior", f"{found.nll:.3f}", "nats a segment, of the true label")
+        table.add_row("negative log-likelihood", f"{found.nll:.3f}", "nats per segment, of the true label")
     table.add_row(
-        "mean posterior", f"{per_cent(found.mean_confidence)} %", f"against {per_cent(1 - found.per)} % right"
+        "mean posterior",
+        f"{per_cent(found.mean_confidence)} %",
+        f"of the answers; {per_cent(1 - found.per)} % are right",
     )
-    table.add_row("calibration error", f"{per_cent(found.ece)} %", "expected, of the posterior of the answer")
+    table.add_row("calibration error", f"{per_cent(found.ece)} %", "expected calibration error of the answers")
     if found.unknown:
         names = " ".join(list(found.unknown)[:8]) + (" ..." if len(found.unknown) > 8 else "")
         count = sum(found.unknown.values())
@@ -125,7 +111,7 @@ def _print_phones(found: Evaluation) -> None:
         ("count", right),
         ("recall %", right),
         ("precision %", right),
-        "taken for",
+        "confused with",
         ("times", right),
         title="Labels",
     )
@@ -142,7 +128,7 @@ def _print_phones(found: Evaluation) -> None:
 
 
 def _print_confusions(found: Evaluation, most: int) -> None:
-    table = common.table("label", "taken for", ("times", "right"), ("% of the label", "right"), title="Confusions")
+    table = common.table("label", "answer", ("times", "right"), ("% of label", "right"), title="Confusions")
     for confusion in found.confusions[:most]:
         table.add_row(confusion.true, confusion.predicted, str(confusion.count), common.percent(confusion.share))
     common.console().print(table)

@@ -1,4 +1,4 @@
-"""`phonechain jobs ...`: training, labelling and evaluation by a service, from the command line."""
+"""`phonechain jobs ...`: train, label and evaluate with a service."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from phonechain.app.cli import common
-from phonechain.app.cli.label import checked_options
+from phonechain.app.cli import common, options
 from phonechain.features.errors import SettingsError
 
 if TYPE_CHECKING:
     from phonechain.app.client import Client
 
-jobs = typer.Typer(help="Jobs of a service: start them, watch them, fetch what they made.", no_args_is_help=True)
+jobs = typer.Typer(help="Start, watch and fetch jobs of a service.", no_args_is_help=True)
 Url = Annotated[str, typer.Option("--url", envvar="PHONECHAIN_URL", help="Address of the service.")]
-Key = Annotated[str | None, typer.Option("--key", envvar="PHONECHAIN_KEY", help="API key, if the service wants one.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Wait = Annotated[bool, typer.Option("--wait", "-w", help="Stay and show the progress until the job has ended.")]
+Key = Annotated[
+    str | None, typer.Option("--key", envvar="PHONECHAIN_KEY", help="API key, if the service requires one.")
+]
+Wait = Annotated[bool, typer.Option("--wait", "-w", help="Wait until the job ends, showing its progress.")]
 Id = Annotated[str, typer.Argument(metavar="JOB", help="Id of the job.")]
-CORPUS = "Id of a corpus, a folder (packed and sent), or a zip or tar file."
+CORPUS = "Id of a corpus, or a folder, zip or tar file to upload."
 URL = "http://127.0.0.1:8000"
 
 
@@ -35,26 +35,26 @@ def _client(url: str, key: str | None) -> Client:
     return Client(url, key=key)
 
 
-def _corpus(client: Client, wanted: str, **given: str | None) -> str:
-    """The id of a corpus; a folder or archive of this machine is sent first, with the options that are given."""
-    path = Path(wanted)
-    options = {name: value for name, value in given.items() if value is not None}
+def _corpus_id(client: Client, corpus: str, **settings: str | None) -> str:
+    """The id of a corpus; a local folder or archive is uploaded first, with these settings."""
+    path = Path(corpus)
+    given = {name: value for name, value in settings.items() if value is not None}
     if path.is_dir():
         with tempfile.TemporaryDirectory() as folder:
             print(f"packing {path}", file=sys.stderr)
             archive = shutil.make_archive(str(Path(folder) / "corpus"), "tar", path)
-            made = client.upload_corpus(archive, name=path.resolve().name, **options)
+            made = client.upload_corpus(archive, name=path.resolve().name, **given)
     elif path.is_file():
-        made = client.upload_corpus(path, name=path.stem, **options)
+        made = client.upload_corpus(path, name=path.stem, **given)
     else:
-        return wanted
+        return corpus
     print(f"corpus {made['id']}: {made['utterances']} utterances, {made['segments']} segments", file=sys.stderr)
     for problem in made["problems"][:5]:
         print(f"left out {problem['file']}: {problem['message']}", file=sys.stderr)
     return str(made["id"])
 
 
-def _begun(client: Client, job: dict[str, Any], wait: bool, as_json: bool) -> None:
+def _report_start(client: Client, job: dict[str, Any], wait: bool, as_json: bool) -> None:
     if wait:
         _watch(client, job["id"])
         job = client.job(job["id"])
@@ -81,12 +81,14 @@ def _watch(client: Client, id: str) -> None:
 
 @jobs.command("list")
 def list_(
-    state: Annotated[list[str] | None, typer.Option(help="Only this state; may be repeated.")] = None,
-    kind: Annotated[list[str] | None, typer.Option(help="Only this kind; may be repeated.")] = None,
-    most: Annotated[int, typer.Option("--most", "-n", help="How many to list.", min=1)] = 20,
-    url: Url = URL, key: Key = None, as_json: Json = False,
-) -> None:  # fmt: skip
-    """List the newest jobs."""
+    state: Annotated[list[str] | None, typer.Option(help="State to list; repeatable.")] = None,
+    kind: Annotated[list[str] | None, typer.Option(help="Kind to list; repeatable.")] = None,
+    most: Annotated[int, typer.Option("--most", "-n", help="Number of jobs to list.", min=1)] = 20,
+    url: Url = URL,
+    key: Key = None,
+    as_json: options.Json = False,
+) -> None:
+    """List jobs, newest first."""
     filters = {k: v for k, v in (("state", state), ("kind", kind)) if v}
     with _client(url, key) as client:
         found = [job for _, job in zip(range(most), client.list_jobs(**filters), strict=False)]
@@ -111,96 +113,107 @@ def show(id: Id, url: Url = URL, key: Key = None) -> None:
 @jobs.command("train")
 def train(
     corpus: Annotated[str, typer.Argument(help=CORPUS)],
-    name: Annotated[str, typer.Option(help="Name of the model that is made.")],
-    preset: Annotated[str, typer.Option(help="The system to train.")] = "spn-lc-crf",
-    base: Annotated[str | None, typer.Option(metavar="MODEL", help="A model of the service to go on from.")] = None,
+    name: Annotated[str, typer.Option(help="Name of the new model.")],
+    preset: Annotated[str, typer.Option(help="System to train; `phonechain presets` lists them.")] = "spn-lc-crf",
+    base: Annotated[str | None, typer.Option(metavar="MODEL", help="Model of the service to start from.")] = None,
     set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A training setting; may be repeated.")
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Change a training setting, as in phonechain train --help; repeatable.",
+        ),
     ] = None,
-    tier: Annotated[str | None, typer.Option(help="Tier of the phones in the annotations.")] = None,
-    wait: Wait = False, url: Url = URL, key: Key = None, as_json: Json = False,
-) -> None:  # fmt: skip
+    tier: options.Tier = None,
+    wait: Wait = False,
+    url: Url = URL,
+    key: Key = None,
+    as_json: options.Json = False,
+) -> None:
     """Train a model."""
     changes = {}
     for change in set_ or []:
-        setting, equals, value = change.partition("=")
-        if not equals:
-            raise SettingsError(f"--set: expected KEY=VALUE, got {change!r}")
-        changes[setting.strip().removeprefix("training.")] = value
+        setting, value = options.split_assignment(change)
+        changes[setting.removeprefix("training.")] = value
     with _client(url, key) as client:
-        id = _corpus(client, corpus, tier=tier)
+        id = _corpus_id(client, corpus, tier=tier)
         job = client.start(kind="train", corpus=id, name=name, preset=preset, base=base, training=changes or None)
-        _begun(client, job, wait, as_json)
+        _report_start(client, job, wait, as_json)
 
 
 @jobs.command("label")
 def label(
     corpus: Annotated[str, typer.Argument(help=CORPUS)],
-    model: Annotated[str, typer.Option("--model", "-m", help="Name, NAME@VERSION or alias.")] = "default",
-    format: Annotated[list[str] | None, typer.Option(help="Annotation format; may be repeated.")] = None,
-    tier: Annotated[str | None, typer.Option(help="Tier that holds the segments.")] = None,
-    n_best: Annotated[int, typer.Option(help="Labels to list for each segment.", min=1)] = 1,
-    fix: Annotated[bool, typer.Option("--fix", help="Sort segments and remove overlaps of up to 10 ms.")] = False,
+    model: Annotated[str, typer.Option("--model", "-m", help="Model: NAME, NAME@VERSION or an alias.")] = "default",
+    format: Annotated[list[str] | None, typer.Option(help="Annotation format of the result; repeatable.")] = None,
+    tier: options.Tier = None,
+    n_best: Annotated[int, typer.Option(help="Number of labels to list per segment.", min=1)] = 1,
+    fix: options.Fix = False,
     on_bad_segment: Annotated[
         str | None,
         typer.Option(
-            help="refuse: a segment that does not fit refuses its file; skip: it alone gets no label; "
-            "else what the corpus was taken in with."
+            help="refuse: a bad segment rejects its whole file; skip: it is left without a label. Default: as the corpus "
+            "was uploaded."
         ),
     ] = None,
-    gaps: Annotated[
-        str,
-        typer.Option(help="across: the chain runs on where segments do not touch; break: not over a gap of --max-gap."),
-    ] = "across",
-    max_gap: Annotated[float, typer.Option(help="Seconds; a longer gap breaks the chain with --gaps break.")] = 0.2,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Wait, and write the result here.")] = None,
-    wait: Wait = False, url: Url = URL, key: Key = None, as_json: Json = False,
-) -> None:  # fmt: skip
+    gaps: options.Gaps = "across",
+    max_gap: options.MaxGap = 0.2,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Wait for the job and write its result to this file.")
+    ] = None,
+    wait: Wait = False,
+    url: Url = URL,
+    key: Key = None,
+    as_json: options.Json = False,
+) -> None:
     """Label a corpus."""
-    checked_options(gaps=gaps, max_gap=max_gap, on_bad_segment=on_bad_segment or "refuse")
-    options = {"fix": fix, "on_bad_segment": on_bad_segment, "gaps": gaps, "max_gap": max_gap}
+    options.check_options(gaps=gaps, max_gap=max_gap, on_bad_segment=on_bad_segment or "refuse")
+    labelling = {"fix": fix, "on_bad_segment": on_bad_segment, "gaps": gaps, "max_gap": max_gap}
     with _client(url, key) as client:
-        id = _corpus(client, corpus, tier=tier, on_bad_segment=on_bad_segment, fix="true" if fix else None)
+        id = _corpus_id(client, corpus, tier=tier, on_bad_segment=on_bad_segment, fix="true" if fix else None)
         formats = {"formats": format} if format else {}
-        job = client.start(kind="label", corpus=id, model=model, n_best=n_best, tier=tier, **options, **formats)
+        job = client.start(kind="label", corpus=id, model=model, n_best=n_best, tier=tier, **labelling, **formats)
         try:
-            _begun(client, job, wait or out is not None, as_json)
+            _report_start(client, job, wait or out is not None, as_json)
         finally:
             if out is not None:
-                _fetched(client, job["id"], out, "corpus")
+                _fetch(client, job["id"], out, "corpus")
 
 
 @jobs.command("evaluate")
 def evaluate(
     corpus: Annotated[str, typer.Argument(help=CORPUS)],
-    model: Annotated[str, typer.Option("--model", "-m", help="Name, NAME@VERSION or alias.")] = "default",
-    split: Annotated[str | None, typer.Option(help="Split to score; else test, or everything.")] = None,
-    wait: Wait = False, url: Url = URL, key: Key = None, as_json: Json = False,
-) -> None:  # fmt: skip
+    model: Annotated[str, typer.Option("--model", "-m", help="Model: NAME, NAME@VERSION or an alias.")] = "default",
+    split: Annotated[str | None, typer.Option(help="Split to score. Default: test, or everything.")] = None,
+    wait: Wait = False,
+    url: Url = URL,
+    key: Key = None,
+    as_json: options.Json = False,
+) -> None:
     """Score a model on a corpus."""
     with _client(url, key) as client:
-        job = client.start(kind="evaluate", corpus=_corpus(client, corpus), model=model, split=split)
-        _begun(client, job, wait, as_json)
+        job = client.start(kind="evaluate", corpus=_corpus_id(client, corpus), model=model, split=split)
+        _report_start(client, job, wait, as_json)
 
 
 @jobs.command("watch")
-def watch(id: Id, url: Url = URL, key: Key = None, as_json: Json = False) -> None:
-    """Show the progress of a job until it has ended."""
+def watch(id: Id, url: Url = URL, key: Key = None, as_json: options.Json = False) -> None:
+    """Show the progress of a job until it ends."""
     with _client(url, key) as client:
-        _begun(client, {"id": id}, True, as_json)
+        _report_start(client, {"id": id}, True, as_json)
 
 
 @jobs.command("cancel")
 def cancel(id: Id, url: Url = URL, key: Key = None) -> None:
-    """End a job early; what was finished stays."""
+    """Cancel a job; what it has finished is kept."""
     with _client(url, key) as client:
         client.cancel(id)
         typer.echo(f"{id} {client.wait(id, 0.2)['state']}")
 
 
 @jobs.command("errors")
-def errors(id: Id, url: Url = URL, key: Key = None, as_json: Json = False) -> None:
-    """List the files that could not be used."""
+def errors(id: Id, url: Url = URL, key: Key = None, as_json: options.Json = False) -> None:
+    """List the files that a job could not use."""
     with _client(url, key) as client:
         for row in client.errors(id):
             typer.echo(json.dumps(row, ensure_ascii=False) if as_json else f"{row['utterance']}: {row['detail']}")
@@ -209,18 +222,24 @@ def errors(id: Id, url: Url = URL, key: Key = None, as_json: Json = False) -> No
 @jobs.command("result")
 def result(
     id: Id,
-    out: Annotated[Path, typer.Option("--out", "-o", help="File to write; its suffix says which rows: .zip .jsonl .csv")],
-    sort: Annotated[str, typer.Option(help="corpus, doubt, or given (doubt in the given labels).")] = "corpus",
-    url: Url = URL, key: Key = None,
-) -> None:  # fmt: skip
-    """Fetch what a job has made."""
+    out: Annotated[Path, typer.Option("--out", "-o", help="File to write: .zip, .jsonl or .csv")],
+    sort: Annotated[
+        str,
+        typer.Option(
+            help="Order of the segments: corpus; doubt, least certain first; given, least certain given label first."
+        ),
+    ] = "corpus",
+    url: Url = URL,
+    key: Key = None,
+) -> None:
+    """Download the result of a job."""
     with _client(url, key) as client:
-        _fetched(client, id, out, sort)
+        _fetch(client, id, out, sort)
 
 
-def _fetched(client: Client, id: str, out: Path, sort: str) -> None:
+def _fetch(client: Client, id: str, out: Path, sort: str) -> None:
     if out.is_dir():
-        raise SettingsError(f"expected a file to write, got {out}, which is a folder", value=str(out))
+        raise SettingsError(f"expected a file to write, got the folder {out}", value=str(out))
     kind = {".jsonl": "jsonl", ".csv": "csv"}.get(out.suffix.lower(), "zip")
     client.result(id, out, format=kind, sort=sort)
     print(f"wrote {out} ({os.path.getsize(out)} bytes)", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""`phonechain models`: the shipped models, or the card of one."""
+"""`phonechain models`: the shipped models, or one model's card."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Annotated, Any
 
 import typer
 
-from phonechain.app.cli import common
+from phonechain.app.cli import common, options
 
 
 def models(
     model: Annotated[
-        str | None, typer.Argument(help="A model file or name, to see its card.", metavar="[MODEL]")
+        str | None, typer.Argument(help="Model file or name whose card to print.", metavar="[MODEL]")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: options.Json = False,
 ) -> None:
-    """List the shipped models, or show a model's card."""
+    """List the shipped models, or print a model's card."""
     card: dict[str, Any] = dict(common.load_model(model if model is not None else common.DEFAULT).card_)
     if as_json:
         typer.echo(
@@ -24,7 +24,7 @@ def models(
         )
         return
     if model is None:
-        table = common.table("model", "version", ("labels", "right"), ("weights", "right"), "what")
+        table = common.table("model", "version", ("labels", "right"), ("weights", "right"), "description")
         table.add_row(
             common.DEFAULT, card["version"], str(len(card["labels"])), str(card["parameters"]), card["description"]
         )

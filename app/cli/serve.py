@@ -16,12 +16,15 @@ log = logging.getLogger("phonechain.app.serve")
 
 
 def serve(
-    host: Annotated[str | None, typer.Option(help="Interface to listen on.")] = None,
-    port: Annotated[int | None, typer.Option(help="Port to listen on; 0 takes a free one.")] = None,
-    model: Annotated[Path | None, typer.Option("--model", "-m", help="Model file to serve as the default.")] = None,
+    host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
+    port: Annotated[int | None, typer.Option(help="Port to listen on; 0 for any free one.")] = None,
+    model: Annotated[Path | None, typer.Option("--model", "-m", help="Model file to serve as default.")] = None,
     models: Annotated[Path | None, typer.Option(help="Folder of further model files.")] = None,
+    demo: Annotated[
+        bool, typer.Option("--demo", help="Label the sample sentence first, as phonechain demo does.")
+    ] = False,
 ) -> None:
-    """Serve the HTTP interface. Further settings come from PHONECHAIN_ variables."""
+    """Run the HTTP service. PHONECHAIN_ variables hold the other settings."""
     from phonechain.app import settings
 
     known = settings.load(host=host, port=port, model=model, models=models)
@@ -35,24 +38,26 @@ def serve(
         log.warning(line)
     listening = _listen(known.host, known.port)
     with listening:
-        from phonechain.app.cli.demo import curl
+        from phonechain.app.cli.demo import curl, label_sample
         from phonechain.app.http.server import Server
         from phonechain.app.main import create_app
 
         address = _address(listening)
+        if demo:  # after the port is known to be free
+            label_sample()
 
-        def say() -> None:
+        def announce() -> None:
             if known.log_format == "json":
                 log.info("listening", extra={"facts": {"address": address}})
                 return
-            print(f"listening on {address}, the interface is described at {address}/docs")
+            print(f"listening on {address}, interactive documentation at {address}/docs")
             print(f"try:\n  {curl(address)}", flush=True)
 
-        Server(create_app(known), known, say).run(sockets=[listening])
+        Server(create_app(known), known, announce).run(sockets=[listening])
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    """A bound socket. Raises SettingsError where the address cannot be had."""
+    """A bound socket. Raises SettingsError where the address cannot be used."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # With protocol 0 asyncio does not know that it is TCP and leaves Nagle's algorithm on: 40 ms for each answer.
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -63,7 +68,8 @@ def _listen(host: str, port: int) -> socket.socket:
         listening.close()
         reason = (error.strerror or str(error)).lower()
         raise SettingsError(
-            f"expected to listen on {host}:{port}, got: {reason} (PHONECHAIN_HOST, PHONECHAIN_PORT)",
+            f"cannot listen on {host}:{port}: {reason}; choose another address with --host and --port "
+            "(PHONECHAIN_HOST, PHONECHAIN_PORT)",
             value=f"{host}:{port}",
         ) from None
     return listening

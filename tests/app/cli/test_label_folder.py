@@ -150,7 +150,7 @@ def test_a_file_of_many_recordings(tmp_path: Path) -> None:
         ([], "--out"),
         (["--out", "{root}/labelled"], "outside"),
         (["--out", "{root}"], "outside"),
-        (["--out", "{root}/a.flac"], "is a file"),
+        (["--out", "{root}/a.flac"], "got the file"),
         (["--out", "{root}/../out", "--format", "table"], "--format"),
         (["--out", "{root}/../out", "--table", "{root}/../none/t.csv"], "t.csv"),
         (["--out", "{root}/../out", "--model", "none.safetensors"], "none.safetensors"),

@@ -15,9 +15,11 @@ from typer.testing import CliRunner
 
 from phonechain.app import samples
 from phonechain.app.cli import app, main
+from phonechain.app.cli.preset_settings import apply_changes, list_settings
 from phonechain.features import annotation as notation
+from phonechain.model.settings import preset, preset_names
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 AUDIO, SEGMENTS = str(samples.AUDIO), str(samples.SEGMENTS)
 
 
@@ -151,7 +153,7 @@ def test_the_name_of_the_file_chooses_the_format(name: str, tmp_path: Path) -> N
         (["train", str(ROOT / "docs"), "--set", "model.factors.9.states=1"], "factor"),
         (["train", str(ROOT / "docs"), "--set", "batch=many"], "many"),
         (["train", str(ROOT / "docs"), "--out", "/nowhere/at/all.safetensors"], "/nowhere/at"),
-        (["train", str(ROOT / "docs"), "--resume"], "not there"),
+        (["train", str(ROOT / "docs"), "--resume"], "does not exist"),
         (["evaluate", "default", "nowhere"], "nowhere"),
         (["evaluate", "default", str(ROOT / "docs"), "--decode", "guess"], "viterbi"),
         (["serve", "--port", "99999"], "PHONECHAIN_PORT"),
@@ -186,7 +188,10 @@ def test_a_bug_is_one_line_unless_debugged(monkeypatch: pytest.MonkeyPatch, capf
     monkeypatch.setattr("phonechain.app.cli.common.load_model", broken)
     assert main(["models"]) == 1
     err = capfd.readouterr().err
-    assert err == "phonechain: unexpected error, a bug: ZeroDivisionError: two lines (--debug shows where)\n"
+    assert (
+        err
+        == "phonechain: unexpected error (please report it): ZeroDivisionError: two lines; --debug shows the traceback\n"
+    )
     with pytest.raises(ZeroDivisionError):
         main(["--debug", "models"])
 
@@ -223,6 +228,31 @@ def test_the_demo_prints_posteriors_and_a_command(capfd: pytest.CaptureFixture[s
     assert "posterior" in out
     assert "curl -F audio=@" in out
     assert "/classify?n_best=3'" in out
+
+
+def test_every_setting_is_explained(capfd: pytest.CaptureFixture[str]) -> None:
+    """By `train --help`, and with the values of a preset by `presets NAME`."""
+    result = CliRunner().invoke(app, ["train", "--help"])
+    rows = list_settings()
+    assert {row.key for row in rows} >= {"training.l2", "model.bigram", "model.factors.N.dropout"}
+    for row in rows:
+        assert row.meaning, f"{row.key} is missing in the docstring of its class"
+        assert f"  {row.key} ({row.type}; default {row.value})\n" in result.output
+
+    assert main(["presets", "--json"]) == 0
+    names = [preset["name"] for preset in json.loads(capfd.readouterr().out)]
+    assert names == preset_names()
+    assert main(["presets", "spn-ho-lc-crf", "--json"]) == 0
+    values = {row["key"]: row["value"] for row in json.loads(capfd.readouterr().out)}
+    assert values["model.factors.1.labels"] == "2"
+    assert main(["presets", "spn-ho-lc-crf"]) == 0
+    assert "model.factors.1.labels" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_what_presets_prints_can_be_set(name: str) -> None:
+    rows = list_settings(preset(name))
+    assert apply_changes(name, [f"{row.key}={row.value}" for row in rows]) == preset(name)
 
 
 # ---------------------------------------------------------------------------------------------------- training

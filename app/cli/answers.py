@@ -1,0 +1,87 @@
+"""The labels of one recording as a table, as JSON, or as an annotation file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from phonechain.app.cli import common
+
+if TYPE_CHECKING:
+    from phonechain.app.labelling.pipeline import Prepared
+    from phonechain.model.answers import LabelledSegment
+    from phonechain.model.labeler import PhoneLabeler
+
+
+def render(
+    labeler: PhoneLabeler, model: str, ready: Prepared, labelled: Sequence[LabelledSegment], format: str
+) -> bytes:
+    """The answer of `POST /classify` (`json`), or an annotation file. Raises AnnotationError."""
+    if format == "json":
+        answer = to_json(labeler, model, ready, labelled)
+        return json.dumps(answer, ensure_ascii=False, indent=2).encode("utf-8") + b"\n"
+    from phonechain.app.labelling import pipeline
+
+    return pipeline.render_annotation(ready, labelled, format)
+
+
+def to_json(labeler: PhoneLabeler, name: str, ready: Prepared, labelled: Sequence[LabelledSegment]) -> dict[str, Any]:
+    """The answer of `POST /classify`, without its timing."""
+    from phonechain.app.labelling.pipeline import with_skipped
+    from phonechain.app.schemas.classify import answer
+
+    return answer(
+        name=Path(name).stem,
+        version=str(labeler.card_.get("version", "")),
+        duration=ready.duration,
+        tier=ready.tier.name,
+        labelled=with_skipped(ready, labelled),
+        notices=ready.notices,
+        gaps=ready.gaps,
+        sequences=len(ready.starts) + 1,
+        comparison=ready.comparison,
+    )
+
+
+def print_table(ready: Prepared, labelled: Sequence[LabelledSegment], out: Path | None = None) -> None:
+    """One row per segment: its label and posterior, those of the given label if there is one, and the runners-up.
+
+    A column says under which name a given label is compared where that differs. A skipped segment has only its times and
+    its given label.
+    """
+    from phonechain.app.labelling.pipeline import with_skipped
+
+    given = any(segment.given is not None for segment in labelled)
+    more = max((len(segment.n_best) for segment in labelled), default=1) > 1
+    columns: list[str | tuple[str, str]] = [("start", "right"), ("end", "right"), "label", ("posterior", "right")]
+    renamed = any(segment.compared_as is not None for segment in labelled)
+    if given:
+        columns += ["given", *(["compared as"] if renamed else []), ("its posterior", "right"), ("rank", "right")]
+    if more:
+        columns.append("runners-up")
+    table = common.table(*columns)
+    for segment in with_skipped(ready, labelled):
+        certainty = "" if segment.posterior is None else f"{segment.posterior:.3f}"
+        row = [f"{segment.start:.3f}", f"{segment.end:.3f}", segment.label or "", certainty]
+        if given:
+            row += [
+                segment.given or "",
+                *([segment.compared_as or ""] if renamed else []),
+                f"{segment.given_posterior:.3f}" if segment.given_posterior is not None else "",
+                str(segment.given_rank) if segment.given_rank is not None else "",
+            ]
+        if more:
+            row.append("  ".join(f"{name} {posterior:.3f}" for name, posterior in segment.n_best[1:]))
+        table.add_row(*row)
+    if out is None:
+        common.console().print(table)
+        return
+    from io import StringIO
+
+    from rich.console import Console
+
+    text = StringIO()
+    Console(file=text, width=200).print(table)
+    common.write_output(text.getvalue().encode("utf-8"), out)

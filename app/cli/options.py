@@ -1,0 +1,69 @@
+"""Options that several commands share, and the check of their values."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from phonechain.features.errors import SettingsError
+
+Corpus = Annotated[Path, typer.Argument(help="Folder of recordings with annotations beside them.", metavar="CORPUS")]
+Model = Annotated[str, typer.Option("--model", "-m", help="Model file, or default for the shipped model.")]
+Tier = Annotated[
+    str | None, typer.Option(help="Tier that holds the phones. Default: recognised by its name or content.")
+]
+Layout = Annotated[str | None, typer.Option(help="Corpus layout, folder or timit. Default: recognised.")]
+SpeakerTable = Annotated[
+    Path | None, typer.Option("--table", help="Table of speakers and splits. Default: utterances.tsv in the corpus.")
+]
+Drop = Annotated[list[str] | None, typer.Option(help="Label to leave out; repeatable.")]
+Fix = Annotated[bool, typer.Option("--fix", help="Sort segments and remove overlaps of up to 10 ms.")]
+Decode = Annotated[
+    str,
+    typer.Option(help="posterior: the most probable label of each segment; viterbi: the most probable sequence."),
+]
+BadSegment = Annotated[
+    str, typer.Option(help="refuse: a bad segment rejects its whole file; skip: it is left without a label.")
+]
+Gaps = Annotated[
+    str, typer.Option(help="across: the chain continues over gaps; break: a gap longer than --max-gap ends it.")
+]
+MaxGap = Annotated[float, typer.Option(help="Longest gap (seconds) within a chain, with --gaps break.")]
+LabelMap = Annotated[
+    Path | None,
+    typer.Option("--map", help="File that maps given labels to the model's, JSON or two columns; - maps to none."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def check_options(**options: Any) -> dict[str, Any]:
+    """The options as typed values, checked by the schema of `POST /classify`.
+
+    Raises:
+        SettingsError: names the first option that is wrong.
+    """
+    from pydantic import ValidationError
+
+    from phonechain.app.problems.wording import expected
+    from phonechain.app.schemas.classify import ClassifyOptions
+
+    try:
+        known = ClassifyOptions(**options)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise SettingsError(f"--{str(first['loc'][0]).replace('_', '-')}: {expected(first)}") from None
+    values = known.model_dump(include=set(options))
+    if "max_gap" in values:
+        values["gaps"] = known.gap_rule
+        del values["max_gap"]
+    return values
+
+
+def split_assignment(change: str) -> tuple[str, str]:
+    """KEY=VALUE as (key, value). Raises SettingsError."""
+    key, equals, value = change.partition("=")
+    if not equals:
+        raise SettingsError(f"--set: expected KEY=VALUE, got {change!r}")
+    return key.strip(), value

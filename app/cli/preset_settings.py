@@ -1,0 +1,164 @@
+"""The settings of a preset on the command line: `--set KEY=VALUE`, and what each key means.
+
+A key is `training.l2`, `model.bigram` or `model.factors.0.dropout`; the first word may be left out. Types, defaults and
+descriptions come from the settings' own classes (`phonechain.model.settings`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+import textwrap
+import types
+import typing
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from phonechain.app.cli.options import split_assignment
+from phonechain.features.errors import SettingsError
+
+if TYPE_CHECKING:
+    from phonechain.model.labeler import PhoneLabeler
+    from phonechain.model.settings import Preset
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """One key of `--set`. `type` is `int`, `float`, `bool`, `str`, or the values to choose from."""
+
+    key: str
+    type: str
+    value: str
+    meaning: str
+
+
+def apply_changes(preset_name: str, changes: Sequence[str], base: PhoneLabeler | None = None) -> Preset:
+    """The preset, or the settings of a `base`, with `KEY=VALUE` changes.
+
+    Raises:
+        SettingsError: no such preset or setting, or a value that it cannot have.
+    """
+    from phonechain.model import settings as known
+
+    if base is not None:
+        name = base.preset if base.preset in known.preset_names() else preset_name
+        preset = dataclasses.replace(known.preset(name), model=base.model, training=base.training)
+    else:
+        preset = known.preset(preset_name)
+    for change in changes:
+        key, value = split_assignment(change)
+        path = key.split(".")
+        if path[0] not in ("training", "model"):
+            inside = {field.name for field in dataclasses.fields(known.TrainingSettings)}
+            path.insert(0, "training" if path[0] in inside else "model")
+        part = _replace(getattr(preset, path[0]), path[1:], value, key)
+        preset = dataclasses.replace(preset, **{path[0]: part})
+    return preset
+
+
+def _replace(settings: Any, path: Sequence[str], value: str, key: str) -> Any:
+    from phonechain.model import settings as known
+
+    if isinstance(settings, tuple):
+        if not (path and path[0].isdecimal() and int(path[0]) < len(settings)):
+            raise SettingsError(f"--set {key}: expected the number of a factor from 0 to {len(settings) - 1}")
+        number = int(path[0])
+        return tuple(_replace(one, path[1:], value, key) if n == number else one for n, one in enumerate(settings))
+    if not path:
+        raise SettingsError(f"--set {key}: expected one setting, got a group of them")
+    inner = getattr(settings, path[0], None)
+    if len(path) == 1 and not isinstance(inner, tuple):
+        return known.replace(settings, {path[0]: value})
+    if not (isinstance(inner, tuple) or dataclasses.is_dataclass(inner)):
+        names = ", ".join(field.name for field in dataclasses.fields(settings))
+        raise SettingsError(f"--set {key}: expected one of {names}, got {path[0]}")
+    return dataclasses.replace(settings, **{path[0]: _replace(inner, path[1:], value, key)})
+
+
+# ------------------------------------------------------------------------------------------------- what there is to set
+
+
+def list_settings(preset: Preset | None = None) -> list[Setting]:
+    """Every key with the preset's value; without a preset with the default, and N for the number of a factor."""
+    from phonechain.model.settings import ModelSettings, TrainingSettings
+
+    model = ModelSettings() if preset is None else preset.model
+    training = TrainingSettings() if preset is None else preset.training
+    return [*_rows(training, "training.", preset is None), *_rows(model, "model.", preset is None)]
+
+
+def _rows(settings: Any, prefix: str, general: bool) -> Iterator[Setting]:
+    hints = typing.get_type_hints(type(settings))
+    meanings = attribute_docs(type(settings))
+    for field in dataclasses.fields(settings):
+        value, key = getattr(settings, field.name), prefix + field.name
+        inner = _settings_class(hints[field.name])
+        if isinstance(value, tuple) and inner is not None:
+            for number, one in enumerate(value[:1] if general else value):
+                yield from _rows(one, f"{key}.{'N' if general else number}.", general)
+        elif inner is not None and (value is not None or general):
+            yield from _rows(inner() if value is None else value, f"{key}.", general)
+        else:
+            yield Setting(key, _type_name(hints[field.name]), _text(value), meanings.get(field.name, ""))
+
+
+def _settings_class(hint: Any) -> type | None:
+    """The settings class in a hint: itself, optional, or in a tuple; None for a plain value."""
+    for one in (hint, *typing.get_args(hint)):
+        if isinstance(one, type) and dataclasses.is_dataclass(one):
+            return one
+    return None
+
+
+def _type_name(hint: Any) -> str:
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Literal:
+        return "|".join(map(str, arguments))
+    if origin in (types.UnionType, typing.Union):
+        return "|".join("none" if one is type(None) else _type_name(one) for one in arguments)
+    if origin is not None:
+        return ",".join(_type_name(one) for one in arguments if one is not Ellipsis)
+    return str(hint.__name__)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple):
+        return ",".join(map(_text, value))
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+_ENTRY = re.compile(r"(?P<names>\w+(?:, \w+)*): (?P<text>.*)")
+
+
+def attribute_docs(cls: type) -> dict[str, str]:
+    """What the `Attributes:` section of a docstring says of each name, on one line each."""
+    _, _, section = inspect.cleandoc(cls.__doc__ or "").partition("\nAttributes:\n")
+    found: dict[str, str] = {}
+    names: list[str] = []
+    for line in section.splitlines():
+        if line and not line.startswith(" "):
+            break
+        entry = _ENTRY.fullmatch(line.strip())
+        if entry is not None and len(line) - len(line.lstrip()) == 4:
+            names = entry["names"].split(", ")
+            found.update(dict.fromkeys(names, entry["text"]))
+        else:
+            for name in names:
+                found[name] += f" {line.strip()}"
+    return {name: text.strip() for name, text in found.items()}
+
+
+def describe_settings() -> str:
+    """Every key with its type, default and meaning, for `--help`."""
+    lines = [
+        "Settings for --set. A preset changes some of the defaults: `phonechain presets NAME` shows its values; N is",
+        "the number of a factor from 0, and the first word of a key may be left out.",
+        "",
+    ]
+    for setting in list_settings():
+        lines.append(f"  {setting.key} ({setting.type}; default {setting.value})")
+        lines += textwrap.wrap(setting.meaning, 110, initial_indent="      ", subsequent_indent="      ")
+    return "\n".join(lines)
