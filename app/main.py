@@ -14,7 +14,7 @@ from phonechain.app.http.middleware.access import Access
 from phonechain.app.http.middleware.keys import KeyGate, Keys
 from phonechain.app.http.middleware.limits import BodyLimit, RequestId
 from phonechain.app.http.middleware.rates import RateLimit
-from phonechain.app.http.routes import classify, corpora, health, jobs, models
+from phonechain.app.http.routes import classify, corpora, health, jobs, models, page, reviews
 from phonechain.app.http.routes import keys as keys_of
 from phonechain.app.http.routes import metrics as metrics_page
 from phonechain.app.http.routes import problems as problem_pages
@@ -92,8 +92,8 @@ def create_app(
     app.add_middleware(RequestId)
     problems.install(app)
     for router in (
-        classify.router, models.router, models.aliases, corpora.router, jobs.router, keys_of.router, health.router,
-        problem_pages.router, *([metrics_page.router] if settings.metrics != "off" else []),
+        classify.router, models.router, models.aliases, corpora.router, jobs.router, reviews.router, keys_of.router, health.router,
+        problem_pages.router, page.router, *([metrics_page.router] if settings.metrics != "off" else []),
     ):  # fmt: skip
         app.include_router(router)
     openapi.serve_page(app)

@@ -16,7 +16,7 @@ from phonechain.app.storage.workspace import Workspace
 BINARY = {"type": "string", "format": "binary", "contentMediaType": "application/octet-stream"}
 """The schema of a file. `contentMediaType` is OpenAPI 3.1's word for it; generators of clients look for `format`."""
 
-UPLOADS = re.compile(r"/(corpora|models|jobs)/?\Z")
+UPLOADS = re.compile(r"/(corpora|models|jobs|reviews/[^/]+/files)/?\Z")
 """Addresses whose bodies may be as large as an upload."""
 
 

@@ -137,3 +137,17 @@ class UnknownKey(ServiceError):
 
 class WebhookRefused(ServiceError):
     slug = "webhook"
+
+
+class UnknownReview(ServiceError):
+    slug = "review-unknown"
+
+
+class ReviewConflict(ServiceError):
+    """Somebody else's operations came first."""
+
+    slug = "review-conflict"
+
+
+class InvalidOperation(ServiceError):
+    slug = "review-operation"

@@ -249,6 +249,26 @@ TYPES: dict[str, ProblemType] = {
             "The job's workers died, or its scheduler went, several times in a row before anything was finished.",
         ),
         ProblemType(
+            "review-unknown",
+            404,
+            "No such review",
+            "The service has no review, or no file in it, of this id. GET /reviews lists those it has.",
+        ),
+        ProblemType(
+            "review-conflict",
+            409,
+            "The review has changed",
+            "Another window or person has changed the review since the revision that the request names; `value` is the "
+            "revision that came, `limit` the present one. Nothing was done. Read the operations after your revision, "
+            "then send yours again.",
+        ),
+        ProblemType(
+            "review-operation",
+            422,
+            "The operation cannot be carried out",
+            "The segments of the review do not allow the operation; `detail` says why. None of the request was done.",
+        ),
+        ProblemType(
             "idempotency-key",
             422,
             "The Idempotency-Key was used before",

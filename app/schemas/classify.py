@@ -19,7 +19,8 @@ from phonechain.features.phones.comparison import LabelComparison
 from phonechain.features.segments import Segment
 
 
-def _channel(value: Any) -> Any:
+def parse_channel(value: Any) -> Any:
+    """A channel as a number from 0, or `mix`. Raises PydanticCustomError."""
     if value == "mix" or (isinstance(value, int) and not isinstance(value, bool) and value >= 0):
         return value
     if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 6:
@@ -53,7 +54,7 @@ class ClassifyOptions(BaseModel):
     tier: str | None = Field(
         None, description="Tier of the annotation that holds the segments; left out, the service chooses and says so."
     )
-    channel: Annotated[int | Literal["mix"], BeforeValidator(_channel)] = Field(
+    channel: Annotated[int | Literal["mix"], BeforeValidator(parse_channel)] = Field(
         "mix", description="Channel of the sound: an index from 0, or `mix` for the mean of all."
     )
     n_best: int = Field(1, ge=1, description="How many labels to list for each segment, the likeliest first.")

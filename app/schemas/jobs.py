@@ -8,7 +8,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_valida
 from pydantic_core import PydanticCustomError
 
 from phonechain.app.labelling.pipeline import MAX_GAP
-from phonechain.app.schemas.classify import LabelMap, _channel
+from phonechain.app.schemas.classify import LabelMap, parse_channel
 from phonechain.features.annotation import FORMATS
 
 State = Literal["queued", "running", "cancelling", "succeeded", "failed", "cancelled"]
@@ -73,7 +73,9 @@ class LabelJob(_Asked):
         max_length=len(FORMATS),
     )
     tier: str | None = Field(None, description="Tier that holds the segments; else the corpus's.", max_length=1000)
-    channel: Annotated[int | Literal["mix"], BeforeValidator(_channel)] = Field("mix", description="Channel, or `mix`.")
+    channel: Annotated[int | Literal["mix"], BeforeValidator(parse_channel)] = Field(
+        "mix", description="Channel, or `mix`."
+    )
     n_best: int = Field(1, ge=1, le=1000, description="How many labels to list for each segment.")
     decode: Literal["posterior", "viterbi"] = "posterior"
     fix: bool = Field(False, description="Sort the segments and remove overlaps of up to 10 ms.")

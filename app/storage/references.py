@@ -1,9 +1,10 @@
-"""Which blobs are still needed: by corpora, models, parts of jobs and their results. A blob may serve several."""
+"""Which blobs are still needed: by corpora, models, jobs and their results, reviews. A blob may serve several."""
 
 from __future__ import annotations
 
 from sqlalchemy import or_, select
 
+from phonechain.app.reviews.tables import ReviewFile
 from phonechain.app.storage.tables import Corpus, Job, ModelVersion, Shard
 from phonechain.app.storage.workspace import Workspace
 
@@ -15,6 +16,15 @@ def needed(workspace: Workspace, digest: str) -> bool:
             select(Corpus.id).where(or_(Corpus.location == digest, Corpus.manifest == digest)),
             select(ModelVersion.name).where(ModelVersion.blob == digest),
             select(Shard.job).where(Shard.blob == digest),
+            select(ReviewFile.review).where(
+                or_(
+                    ReviewFile.sound == digest,
+                    ReviewFile.annotation == digest,
+                    ReviewFile.playback == digest,
+                    ReviewFile.peaks == digest,
+                    ReviewFile.answer == digest,
+                )
+            ),
             select(Job.id).where(Job.result["blob"].as_string() == digest),
         ):
             if session.scalars(query.limit(1)).first() is not None:

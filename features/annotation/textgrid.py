@@ -29,8 +29,8 @@ _PLAIN = re.compile(_PLAIN_NUMBER)
 _KINDS = {"text": "a quoted text", "number": "a number", "flag": "a <flag>", "stop": "the end of the file"}
 
 
-class _Reader:
-    """Hands out the tokens one by one, each of the kind that the grammar expects next."""
+class Reader:
+    """The tokens of the file, one by one, each of the kind that the grammar expects next."""
 
     def __init__(self, text: str, start: int) -> None:
         self.source = text
@@ -118,7 +118,7 @@ def parse(source: Source) -> Annotation:
     first = re.search(r"ooTextFile[^\n]*|Praat chronological TextGrid[^\n]*", text)
     if first is None:
         raise AnnotationSyntaxError('expected a first line with "ooTextFile", got something else', line=1)
-    reader = _Reader(text, first.end())
+    reader = Reader(text, first.end())
     if first[0].startswith("Praat"):
         return _chronological(reader, source)
     what = reader.text('the object class "TextGrid"')
@@ -145,13 +145,21 @@ def parse(source: Source) -> Annotation:
         tier.entries = [one() for _ in range(count)]
         tiers.append(tier)
     reader.end(f"the end of the file after its {size} tiers, as their sizes and times say")
-    long = "xmin" in text[first.end() : first.end() + 200]
     return source.annotation(
-        tiers, "textgrid" if long else "textgrid-short", start=start, end=end, notices=zero_lengths(tiers)
+        tiers,
+        "textgrid" if is_long(text, first.end()) else "textgrid-short",
+        start=start,
+        end=end,
+        notices=zero_lengths(tiers),
     )
 
 
-def _chronological(reader: _Reader, source: Source) -> Annotation:
+def is_long(text: str, begin: int) -> bool:
+    """Whether names stand beside the numbers, judged from the times before the first <flag>."""
+    return "xmin" in text[begin : text.find("<", begin)]
+
+
+def _chronological(reader: Reader, source: Source) -> Annotation:
     """The form in which the tiers' entries are mixed, in order of time, each after the number of its tier."""
     start, end = reader.number("the start of the file"), reader.number("the end of the file")
     tiers: list[Tier] = []
@@ -206,7 +214,7 @@ def write_long(annotation: Annotation) -> bytes:
         lines += [
             f"    item [{i}]:",
             f'        class = "{"IntervalTier" if interval else "TextTier"}" ',
-            f"        name = {_quoted(tier.name)} ",
+            f"        name = {quoted(tier.name)} ",
             f"        xmin = {seconds(start)} ",
             f"        xmax = {seconds(end)} ",
             f"        {'intervals' if interval else 'points'}: size = {len(tier.entries)} ",
@@ -217,13 +225,13 @@ def write_long(annotation: Annotation) -> bytes:
                     f"        intervals [{j}]:",
                     f"            xmin = {seconds(s.start)} ",
                     f"            xmax = {seconds(s.end)} ",
-                    f"            text = {_quoted(s.label)} ",
+                    f"            text = {quoted(s.label)} ",
                 ]
             else:
                 lines += [
                     f"        points [{j}]:",
                     f"            number = {seconds(s.start)} ",
-                    f"            mark = {_quoted(s.label)} ",
+                    f"            mark = {quoted(s.label)} ",
                 ]
     return ("\n".join(lines) + "\n").encode()
 
@@ -243,13 +251,11 @@ def write_short(annotation: Annotation) -> bytes:
     ]
     for tier in tiers:
         interval = tier.kind == "interval"
-        lines += [f'"{"IntervalTier" if interval else "TextTier"}"', _quoted(tier.name), seconds(start), seconds(end)]
+        lines += [f'"{"IntervalTier" if interval else "TextTier"}"', quoted(tier.name), seconds(start), seconds(end)]
         lines.append(str(len(tier.entries)))
         for s in tier.entries:
             lines += (
-                [seconds(s.start), seconds(s.end), _quoted(s.label)]
-                if interval
-                else [seconds(s.start), _quoted(s.label)]
+                [seconds(s.start), seconds(s.end), quoted(s.label)] if interval else [seconds(s.start), quoted(s.label)]
             )
     return ("\n".join(lines) + "\n").encode()
 
@@ -295,7 +301,8 @@ def _rows(tier: Tier) -> list[list[Segment]]:
     return rows
 
 
-def _quoted(text: str | None) -> str:
+def quoted(text: str | None) -> str:
+    """A text as Praat quotes it."""
     return '"' + (text or "").replace('"', '""') + '"'
 
 

@@ -33,12 +33,13 @@ from phonechain.app.storage.workspace import Workspace
 from phonechain.features.errors import PhonechainError
 
 SCOPES = ("read", "label", "train", "admin")
-OPEN = re.compile(r"/(health(/.*)?|docs(/.*)?|openapi\.json|problems(/.*)?|metrics)?\Z")
+OPEN = re.compile(r"/(page/.*|health(/.*)?|docs(/.*)?|openapi\.json|problems(/.*)?|metrics)?\Z")
 """Addresses that need no key, but for what `Keys.asked_at` says of metrics."""
 
 RULES: tuple[tuple[str, str, str], ...] = (
     ("*", r"/keys(/.*)?", "admin"),
     ("PUT|DELETE", r"/aliases/.*", "admin"),
+    ("DELETE", r"/reviews/.*", "label"),
     ("DELETE", r"/.*", "admin"),
     ("GET|HEAD|OPTIONS", r"/.*", "read"),
     ("POST", r"/models/?", "train"),

@@ -1,0 +1,381 @@
+"""`/reviews`: recordings checked by a person, with the model's answer beside the given labels."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import quote
+
+from fastapi import APIRouter, Depends, Query, Request
+from pydantic import ValidationError
+from starlette.datastructures import FormData, UploadFile
+from starlette.responses import FileResponse, JSONResponse, Response
+
+from phonechain.app.http import pagination as paging
+from phonechain.app.http import uploads
+from phonechain.app.http.dependencies import EngineDep, MetricsDep, ModelsDep, PlaceDep, ScorerDep, SettingsDep
+from phonechain.app.http.middleware.keys import caller
+from phonechain.app.labelling import conversion, pipeline
+from phonechain.app.problems import documents as problems
+from phonechain.app.problems.errors import InvalidRequest, UnsupportedMediaType
+from phonechain.app.reviews import documents, export, intake
+from phonechain.app.reviews.repository import LogState, Reviews
+from phonechain.app.reviews.tables import Review, ReviewFile
+from phonechain.app.schemas.problems import refusals
+from phonechain.app.schemas.reviews import (
+    FileOptions,
+    NewReview,
+    Operations,
+    OperationsOut,
+    ReviewFileOut,
+    ReviewOut,
+    ReviewPage,
+    ReviewSummary,
+    SegmentsOut,
+)
+from phonechain.app.storage import references
+from phonechain.features import annotation as notation
+from phonechain.features.annotation.base import name_stem
+from phonechain.features.errors import AnnotationError
+
+router = APIRouter(prefix="/reviews", tags=["reviews"])
+_UNKNOWN = refusals(404, 422, 503)
+_FOREVER = {"Cache-Control": "private, max-age=31536000, immutable"}
+"""For what is kept under its content and never changes."""
+_BINARY: dict[int | str, dict[str, Any]] = {200: {"content": {"application/octet-stream": {}}}}
+
+Limit = Annotated[int, Query(ge=1, le=200, description="How many.")]
+Cursor = Annotated[str | None, Query(description="`next` of the page before.", max_length=200)]
+
+
+def _reviews(request: Request, place: PlaceDep) -> Reviews:
+    state = request.app.state
+    if getattr(state, "reviews", None) is None:
+        state.reviews = Reviews(place)
+    reviews: Reviews = state.reviews
+    return reviews
+
+
+ReviewsDep = Annotated[Reviews, Depends(_reviews)]
+
+
+@router.post("", summary="Begin a review", status_code=201, response_model=ReviewOut, responses=refusals(400, 422, 503))
+async def create(asked: NewReview, reviews: ReviewsDep, engine: EngineDep) -> JSONResponse:
+    """Files are added to it one by one: `POST /reviews/{id}/files`."""
+
+    def made() -> Review:
+        engine.ready_database()
+        return reviews.create(asked.name)
+
+    row = await asyncio.to_thread(made)
+    return JSONResponse(
+        documents.review_document(row, [], LogState(0, False, False)), 201, {"Location": f"/reviews/{row.id}"}
+    )
+
+
+@router.get("", summary="Every review", response_model=ReviewPage, responses=_UNKNOWN)
+async def index(reviews: ReviewsDep, engine: EngineDep, limit: Limit = 50, cursor: Cursor = None) -> dict[str, Any]:
+    """The newest first."""
+    before = paging.decoded(cursor)
+
+    def found() -> list[tuple[Review, int, int]]:
+        engine.ready_database()
+        return reviews.page(limit + 1, before)
+
+    rows = await asyncio.to_thread(found)
+    return {
+        "reviews": [documents.summary(row, files, segments) for row, files, segments in rows[:limit]],
+        "next": paging.encoded(rows[limit - 1][0].id) if len(rows) > limit else None,
+    }
+
+
+@router.get("/{id}", summary="One review", response_model=ReviewOut, responses=_UNKNOWN)
+async def show(id: str, reviews: ReviewsDep, engine: EngineDep) -> dict[str, Any]:
+    """Its files, and where its log stands."""
+
+    def found() -> dict[str, Any]:
+        engine.ready_database()
+        return documents.review_document(*reviews.get(id))
+
+    return await asyncio.to_thread(found)
+
+
+@router.patch("/{id}", summary="Rename a review", response_model=ReviewSummary, responses=refusals(400, 404, 422, 503))
+async def rename(id: str, asked: NewReview, reviews: ReviewsDep, engine: EngineDep) -> dict[str, Any]:
+    """Its files and its log stay as they are."""
+
+    def renamed() -> dict[str, Any]:
+        engine.ready_database()
+        row = reviews.rename(id, asked.name)
+        files = reviews.get(id)[1]
+        return documents.summary(row, len(files), sum(file.segments for file in files))
+
+    return await asyncio.to_thread(renamed)
+
+
+@router.delete("/{id}", summary="Forget a review", status_code=204, responses=_UNKNOWN)
+async def delete(id: str, reviews: ReviewsDep, engine: EngineDep) -> Response:
+    """With its files and its log. There is no way back."""
+
+    def gone() -> None:
+        engine.ready_database()
+        reviews.delete(id)
+
+    await asyncio.to_thread(gone)
+    return Response(status_code=204)
+
+
+@router.post(
+    "/{id}/files",
+    summary="Add a recording with its annotation",
+    status_code=201,
+    response_model=ReviewFileOut,
+    responses=refusals(400, 404, 413, 415, 422, 503, 507),
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {
+                "multipart/form-data": {
+                    "schema": {
+                        "type": "object",
+                        "required": ["audio", "segments"],
+                        "properties": {
+                            "audio": {"type": "string", "contentMediaType": "application/octet-stream"},
+                            "segments": {"type": "string", "contentMediaType": "application/octet-stream"},
+                            **FileOptions.model_json_schema()["properties"],
+                        },
+                    }
+                }
+            },
+        }
+    },
+)
+async def add_file(
+    id: str,
+    request: Request,
+    reviews: ReviewsDep,
+    engine: EngineDep,
+    settings: SettingsDep,
+    models: ModelsDep,
+    scorer: ScorerDep,
+    metrics: MetricsDep,
+    place: PlaceDep,
+) -> JSONResponse:
+    """A form with the files `audio` and `segments`. The answer comes when the segments have been labelled."""
+    scorer.refuse_if_full()
+    if (kind := uploads.media_type(request)) != "multipart/form-data":
+        got = kind[:80] or "none"
+        raise UnsupportedMediaType(f"expected the media type multipart/form-data, got {got}", value=got)
+
+    def known() -> None:
+        engine.ready_database()
+        reviews.get(id)
+
+    await asyncio.to_thread(known)
+    kept: list[str] = []
+    try:
+        async with request.form(max_files=4, max_fields=16, max_part_size=2**16) as form:
+            audio, segments, options = _parts(form)
+            sound = await uploads.keep_file(audio.file, place, settings.max_upload_bytes)
+            kept.append(sound)
+            annotation = await segments.read()
+            names = audio.filename or "recording", segments.filename or "segments"
+        entry = await models.get(options.model)
+        async with scorer.place():
+            read = await scorer.in_pool(notation.read, annotation, name=names[1])
+            path = await asyncio.to_thread(place.store.local, sound)
+            ready = await scorer.in_pool(
+                pipeline.prepared,
+                path,
+                read,
+                entry.labeler.features_,
+                tier=options.tier,
+                channel=options.channel,
+                on_bad_segment="skip",
+                max_seconds=intake.MAX_SECONDS,
+                max_segments=intake.MAX_SEGMENTS,
+                recording=name_stem(names[0]),
+            )
+            metrics.decoded(ready.duration)
+            playback = await scorer.in_pool(intake.keep_playback, place, path, options.channel)
+            kept += [playback.sound, playback.peaks]
+            scored = await scorer.label(
+                entry, ready.features, ready.segments, n_best=intake.N_BEST, decode="posterior", starts=ready.starts
+            )
+            metrics.labelled(len(scored.labelled))
+
+        def added() -> dict[str, Any]:
+            document = intake.answer_document(ready, scored.labelled, entry.labeler.labels_)
+            kept.extend((place.store.put(annotation), intake.keep_answer(place, document)))
+            row = ReviewFile(
+                name=names[0],
+                annotation_name=names[1],
+                speaker=options.speaker,
+                sound=sound,
+                annotation=kept[-2],
+                playback=playback.sound,
+                peaks=playback.peaks,
+                answer=kept[-1],
+                format=read.format,
+                tier=ready.tier.name,
+                tier_index=next(i for i, tier in enumerate(ready.annotation.tiers) if tier is ready.tier),
+                duration=ready.duration,
+                original_rate=ready.rate,
+                segments=len(document["start"]),
+                model={"name": entry.name, "version": entry.version},
+                warnings=[notice.as_dict() for notice in ready.notices],
+            )
+            return documents.file_document(reviews.add_file(id, row))
+
+        body = await asyncio.to_thread(added)
+    except BaseException:
+        await asyncio.to_thread(references.drop, place, *kept)
+        raise
+    return JSONResponse(body, 201, {"Location": f"/reviews/{id}/files/{body['number']}"})
+
+
+def _parts(form: FormData) -> tuple[UploadFile, UploadFile, FileOptions]:
+    """The two files and the options of a form. Raises InvalidRequest."""
+    files: dict[str, UploadFile] = {}
+    fields: dict[str, str] = {}
+    for name, part in form.multi_items():
+        if name in files or name in fields:
+            raise InvalidRequest(f"expected {name[:80]} once, got it again", pointer=name[:80])
+        if isinstance(part, UploadFile):
+            files[name] = part
+        else:
+            fields[name] = part
+    for name in ("audio", "segments"):
+        if name not in files:
+            raise InvalidRequest(f"expected a file in the field {name}, got none", pointer=name)
+    try:
+        return files["audio"], files["segments"], FileOptions.model_validate(fields)
+    except ValidationError as error:
+        entries = error.errors(include_url=False)[: problems.MOST_FINDINGS]
+        raise problems.invalid_request([problems.finding("body", entry) for entry in entries]) from None
+
+
+@router.get("/{id}/files/{number}", summary="One file", response_model=ReviewFileOut, responses=_UNKNOWN)
+async def file(id: str, number: int, reviews: ReviewsDep, engine: EngineDep) -> dict[str, Any]:
+    """What came, and which model labelled it."""
+    return documents.file_document(await _found(reviews, engine, id, number))
+
+
+@router.get("/{id}/files/{number}/segments", summary="Its segments", response_model=SegmentsOut, responses=_UNKNOWN)
+async def segments(id: str, number: int, reviews: ReviewsDep, engine: EngineDep) -> JSONResponse:
+    """As the operations of the log left them."""
+
+    def found() -> dict[str, Any]:
+        engine.ready_database()
+        revision, rows = reviews.segments(id, number)
+        return {"revision": revision, "segments": [row.to_json() for row in rows]}
+
+    return JSONResponse(await asyncio.to_thread(found))
+
+
+@router.get("/{id}/files/{number}/answer", summary="What the model answered", responses=_UNKNOWN)
+async def answer(id: str, number: int, reviews: ReviewsDep, engine: EngineDep, place: PlaceDep) -> Response:
+    """The segments as they were given, in columns, with posterior and rank of the given label, the likeliest labels as
+    index in `labels` and posterior in turn, and the tiers of the file."""
+    row = await _found(reviews, engine, id, number)
+    return await _blob(place, row.answer, "application/json")
+
+
+@router.get(
+    "/{id}/files/{number}/sound", summary="Its sound", response_class=FileResponse, responses=_UNKNOWN | _BINARY
+)
+async def sound(id: str, number: int, reviews: ReviewsDep, engine: EngineDep, place: PlaceDep) -> Response:
+    """16-bit WAV, one channel at 16 kHz; parts of it by the header Range."""
+    row = await _found(reviews, engine, id, number)
+    return await _blob(place, row.playback, "audio/wav")
+
+
+@router.get("/{id}/files/{number}/peaks", summary="Extremes of its sound", responses=_UNKNOWN | _BINARY)
+async def peaks(id: str, number: int, reviews: ReviewsDep, engine: EngineDep, place: PlaceDep) -> Response:
+    """For drawing: least and greatest value, two signed bytes, of every hundredth of a second."""
+    row = await _found(reviews, engine, id, number)
+    return await _blob(place, row.peaks, "application/octet-stream")
+
+
+@router.get(
+    "/{id}/files/{number}/annotation", summary="The annotation with the corrections", responses=_UNKNOWN | _BINARY
+)
+async def annotation(
+    id: str,
+    number: int,
+    reviews: ReviewsDep,
+    engine: EngineDep,
+    place: PlaceDep,
+    format: Annotated[str | None, Query(max_length=40, description="An annotation format; left out, its own.")] = None,
+) -> Response:
+    """In the format in which it came, everything else of the file as it was. What a format cannot keep is named in
+    X-Phonechain-Warnings."""
+    if format is not None and format not in notation.FORMATS:
+        raise AnnotationError(
+            f"expected a format out of {', '.join(notation.FORMATS)}; got {format!r}", pointer="format", value=format
+        )
+    row = await _found(reviews, engine, id, number)
+
+    def written() -> export.Export:
+        source = place.store.local(row.annotation).read_bytes()
+        return export.export(row, source, reviews.segments(id, number)[1], format)
+
+    out = await asyncio.to_thread(written)
+    name = row.annotation_name if format is None else name_stem(row.annotation_name) + conversion.suffix(format)
+    headers = {"Cache-Control": "no-store", "Content-Disposition": f"attachment; filename*=UTF-8''{quote(_base(name))}"}
+    if out.notices:
+        headers["X-Phonechain-Warnings"] = ", ".join(sorted({notice.code for notice in out.notices}))
+    return Response(out.data, headers=headers, media_type=out.media_type)
+
+
+@router.get("/{id}/operations", summary="Its log", response_model=OperationsOut, responses=_UNKNOWN)
+async def history(
+    id: str,
+    reviews: ReviewsDep,
+    engine: EngineDep,
+    after: Annotated[int, Query(ge=0, description="Operations after this number.")] = 0,
+    limit: Annotated[int, Query(ge=1, le=10_000, description="How many.")] = 10_000,
+) -> dict[str, Any]:
+    """What was done, in order: what a window that was open meanwhile has to catch up with."""
+
+    def found() -> dict[str, Any]:
+        engine.ready_database()
+        return documents.log_document(*reviews.operations(id, after, limit))
+
+    return await asyncio.to_thread(found)
+
+
+@router.post(
+    "/{id}/operations",
+    summary="Change segments",
+    response_model=OperationsOut,
+    responses=refusals(400, 404, 409, 422, 503),
+)
+async def operate(
+    id: str, asked: Operations, request: Request, reviews: ReviewsDep, engine: EngineDep
+) -> dict[str, Any]:
+    """All operations are carried out, or none. 409 where the review is not at the revision that the request names."""
+
+    def done() -> dict[str, Any]:
+        engine.ready_database()
+        return documents.log_document(*reviews.append(id, asked.revision, asked.operations, caller(request)))
+
+    return await asyncio.to_thread(done)
+
+
+async def _found(reviews: Reviews, engine: Any, id: str, number: int) -> ReviewFile:
+    def found() -> ReviewFile:
+        engine.ready_database()
+        return reviews.file(id, number)
+
+    return await asyncio.to_thread(found)
+
+
+async def _blob(place: Any, digest: str, media_type: str) -> Response:
+    path: Path = await asyncio.to_thread(place.store.local, digest)
+    return FileResponse(path, headers={**_FOREVER, "ETag": f'"{digest[:32]}"'}, media_type=media_type)
+
+
+def _base(name: str) -> str:
+    return name.replace("\\", "/").rsplit("/", 1)[-1]

@@ -1,0 +1,74 @@
+"""Reviews as they are answered, as plain data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from phonechain.app.http import pagination as paging
+from phonechain.app.reviews import intake
+from phonechain.app.reviews.repository import LogState
+from phonechain.app.reviews.tables import Review, ReviewFile, ReviewOperation
+
+
+def summary(row: Review, files: int, segments: int) -> dict[str, Any]:
+    """A review in a list: a `ReviewSummary`."""
+    return {
+        "id": row.id,
+        "name": row.name,
+        "revision": row.revision,
+        "files": files,
+        "segments": segments,
+        "created": paging.moment(row.created),
+        "changed": paging.moment(row.changed),
+    }
+
+
+def review_document(row: Review, files: list[ReviewFile], state: LogState) -> dict[str, Any]:
+    """A review with its files: a `ReviewOut`."""
+    return {
+        "id": row.id,
+        "name": row.name,
+        **state.to_json(),
+        "created": paging.moment(row.created),
+        "changed": paging.moment(row.changed),
+        "files": [file_document(file) for file in files],
+    }
+
+
+def file_document(row: ReviewFile) -> dict[str, Any]:
+    """A file: a `ReviewFileOut`."""
+    return {
+        "number": row.number,
+        "name": row.name,
+        "annotation_name": row.annotation_name,
+        "speaker": row.speaker,
+        "format": row.format,
+        "tier": row.tier,
+        "tier_index": row.tier_index,
+        "duration": row.duration,
+        "segments": row.segments,
+        "model": row.model,
+        "warnings": row.warnings,
+        "peaks_per_second": intake.PEAKS,
+        "sample_rate": intake.RATE,
+    }
+
+
+def log_document(state: LogState, rows: list[ReviewOperation]) -> dict[str, Any]:
+    """Entries of the log, and where it stands: an `OperationsOut`."""
+    return {
+        **state.to_json(),
+        "operations": [
+            {
+                "number": row.number,
+                "kind": row.kind,
+                "file": row.file,
+                "position": row.position,
+                "before": row.before,
+                "after": row.after,
+                "target": row.target,
+                "at": paging.moment(row.at),
+            }
+            for row in rows
+        ],
+    }

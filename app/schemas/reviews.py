@@ -1,0 +1,177 @@
+"""What `/reviews` takes and gives."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from phonechain.app.schemas.classify import ModelReference, NoticeOut, parse_channel
+
+MAX_OPERATIONS = 1000
+"""Operations in one request."""
+MAX_LABEL = 200
+"""Characters of a label."""
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class NewReview(_Strict):
+    """A review to begin, or its new name."""
+
+    name: str = Field(min_length=1, max_length=200, description="What people call it.")
+
+
+class FileOptions(_Strict):
+    """How a file is taken in."""
+
+    model: str = Field("default", max_length=200, description="Name of the model that labels it.")
+    tier: str | None = Field(None, max_length=1000, description="Tier of the segments; left out, the service chooses.")
+    channel: Annotated[int | Literal["mix"], BeforeValidator(parse_channel)] = Field(
+        "mix", description="Channel of the sound: an index from 0, or `mix` for the mean of all."
+    )
+    speaker: str | None = Field(None, max_length=200, description="Who speaks.")
+
+
+class _OfSegment(_Strict):
+    file: int = Field(ge=0, le=2**31 - 1, description="Number of the file in the review.")
+    segment: int = Field(ge=0, le=2**31 - 1, description="Id of the segment.")
+
+
+class LabelOperation(_OfSegment):
+    """Give a segment a label."""
+
+    op: Literal["label"]
+    label: str | None = Field(max_length=MAX_LABEL, description="The label; null or an empty text for none.")
+
+
+class AcceptOperation(_OfSegment):
+    """Let a segment's label stand."""
+
+    op: Literal["accept"]
+    reviewed: bool = Field(True, description="False takes the judgement back.")
+
+
+class MoveOperation(_OfSegment):
+    """Move a boundary; a neighbour that touches it there moves with it."""
+
+    op: Literal["move"]
+    edge: Literal["start", "end"]
+    time: float = Field(ge=0, allow_inf_nan=False, description="Seconds.")
+
+
+class SplitOperation(_OfSegment):
+    """Cut a segment in two."""
+
+    op: Literal["split"]
+    time: float = Field(ge=0, allow_inf_nan=False, description="Seconds.")
+    label: str | None = Field(None, max_length=MAX_LABEL, description="Label of the right part.")
+
+
+class MergeOperation(_OfSegment):
+    """Join a segment with the one after it."""
+
+    op: Literal["merge"]
+    label: str | None = Field(None, max_length=MAX_LABEL, description="Left out: the first segment's own label.")
+
+
+class UndoOperation(_Strict):
+    """Take back the last operation that was not taken back, or carry out the last undone one again."""
+
+    op: Literal["undo", "redo"]
+
+
+Operation = Annotated[
+    LabelOperation | AcceptOperation | MoveOperation | SplitOperation | MergeOperation | UndoOperation,
+    Field(discriminator="op"),
+]
+
+
+class Operations(_Strict):
+    """Operations on a review, all of which are carried out, or none."""
+
+    revision: int = Field(ge=0, description="The revision that they are for; another present one is answered 409.")
+    operations: list[Operation] = Field(min_length=1, max_length=MAX_OPERATIONS)
+
+
+class ReviewSummary(BaseModel):
+    """A review in a list."""
+
+    id: str
+    name: str
+    revision: int
+    files: int
+    segments: int
+    created: str
+    changed: str
+
+
+class ReviewPage(BaseModel):
+    """Reviews, the newest first."""
+
+    reviews: list[ReviewSummary]
+    next: str | None = Field(description="The cursor of the next page; null on the last.")
+
+
+class ReviewFileOut(BaseModel):
+    """A file of a review."""
+
+    number: int
+    name: str
+    annotation_name: str
+    speaker: str | None
+    format: str = Field(description="Format of the annotation, in which it is also downloaded.")
+    tier: str
+    tier_index: int
+    duration: float = Field(description="Seconds.")
+    segments: int = Field(description="Segments as it came.")
+    model: ModelReference
+    warnings: list[NoticeOut]
+    peaks_per_second: int
+    sample_rate: int = Field(description="Sample rate of the sound for playing, Hz.")
+
+
+class ReviewOut(BaseModel):
+    """A review with its files."""
+
+    id: str
+    name: str
+    revision: int
+    can_undo: bool
+    can_redo: bool
+    created: str
+    changed: str
+    files: list[ReviewFileOut]
+
+
+class SegmentsOut(BaseModel):
+    """The segments of a file as they stand."""
+
+    revision: int
+    segments: list[list[Any]] = Field(
+        description="Rows of id, start and end (seconds), label (null for none) and whether a person judged it."
+    )
+
+
+class OperationOut(BaseModel):
+    """An entry of the log: in `file`, the rows `before` at index `position` became `after`."""
+
+    number: int
+    kind: str
+    file: int
+    position: int
+    before: list[list[Any]]
+    after: list[list[Any]]
+    target: int | None = Field(description="The operation that an undo or redo is about.")
+    at: str
+
+
+class OperationsOut(BaseModel):
+    """What was done, and where the log stands."""
+
+    revision: int
+    can_undo: bool
+    can_redo: bool
+    operations: list[OperationOut]
