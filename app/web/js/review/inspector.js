@@ -1,0 +1,91 @@
+// The panel about the chosen segment: its label and rank, the model's labels, times, neighbours, what can be done.
+import { fill, h, icon } from "../dom.js";
+import { fillOf, inkOn, shade } from "../colors.js";
+import { posterior, seconds, t } from "../i18n.js";
+import { stem } from "./list.js";
+
+/** Events: "act" {name, value}. */
+export class Inspector extends EventTarget {
+  constructor() {
+    super();
+    this.element = h("section", { class: "inspector", "aria-label": t("inspector.title") });
+    this.show(null);
+  }
+
+  /** @param {{file: import("./store.js").ReviewFile, index: number, row: import("./store.js").Row} | null} found */
+  show(found) {
+    if (!found) {
+      fill(this.element, h("h2", { class: "visually-hidden" }, t("inspector.title")), h("p", { class: "soft" }, t("inspector.none")));
+      return;
+    }
+    const { file, index, row } = found;
+    const id = row[0];
+    const given = file.answer.given[id] ?? null;
+    const p = file.certainty(row);
+    const at = shade(p);
+    const best = file.nBest(row);
+    const rank = row[3] === given ? file.answer.given_rank[id] : best.findIndex(({ label }) => label === row[3]) + 1 || null;
+    const around = [-2, -1, 0, 1, 2].map((step) => ({ step, row: file.rows[index + step] }));
+    fill(this.element,
+      h("h2", { class: "visually-hidden" }, t("inspector.title")),
+      h("div", { class: "inspector-head" },
+        h("span", { class: "big phone" }, row[3] ?? "·"),
+        h("span", { class: "badge tabular", style: at >= 0 ? { background: fillOf(at), color: inkOn(at) } : {} }, Number.isNaN(p) ? "–" : `p ${posterior(p)}`),
+        h("span", { class: "marks" },
+          rank ? h("span", { class: "soft" }, t("inspector.rank", { rank })) : h("span", { class: "soft" }, row[3] === null ? t("inspector.blank") : Number.isNaN(p) ? t(file.answer.labels.includes(row[3]) ? "inspector.beyond" : "inspector.unknown") : ""),
+          row[4] && h("span", { class: "mark done" }, t("inspector.reviewed")),
+          file.changed(row) && h("span", { class: "mark changed" }, t("inspector.changed")))),
+      given !== row[3] && id < file.answer.given.length && h("p", { class: "soft" }, `${t("inspector.given")}: `, h("span", { class: "phone" }, given ?? t("inspector.blank")),
+        file.answer.given_posterior[id] !== null && ` (${posterior(file.answer.given_posterior[id])})`),
+      file.answer.skipped[id] && h("p", { class: "note" }, t("inspector.skipped", { reason: file.answer.skipped[id] ?? "" })),
+      file.moved(row) && h("p", { class: "note" }, t("inspector.moved")),
+      h("h3", null, t("inspector.best")),
+      h("ol", { class: "best" }, best.map(({ label, p: one }, k) => h("li", null,
+        h("button", { class: `best-row${label === row[3] ? " chosen" : ""}`, onclick: () => this.#act("label", label), "aria-label": t("inspector.take", { label, p: posterior(one) }), "aria-pressed": label === row[3] ? "true" : "false" },
+          h("kbd", { "aria-hidden": "true" }, k < 9 ? k + 1 : ""),
+          h("span", { class: "phone cut" }, label),
+          h("span", { class: "bar" }, h("span", { style: { width: `${Math.max(1, 100 * one)}%`, background: fillOf(shade(one)) } })),
+          h("span", { class: "tabular" }, posterior(one)))))),
+      h("div", { class: "actions" },
+        this.#button("accept", "check", t("inspector.accept"), "primary", "Enter"),
+        this.#button("box", null, t("inspector.relabel"), "", "F2"),
+        this.#button("split", "split", t("inspector.split"), "", "⇧S"),
+        this.#button("merge", "merge", t("inspector.merge"), "", "⇧M")),
+      h("div", { class: "around", "aria-hidden": "true" }, around.map(({ step, row: one }) => h("span", { class: `phone cut${step === 0 ? " here" : ""}` }, one ? (one[3] ?? "·") : ""))),
+      h("dl", null,
+        fact(t("inspector.from"), seconds(row[1])), fact(t("inspector.to"), seconds(row[2])),
+        fact(t("inspector.duration"), `${Math.round(1000 * (row[2] - row[1]))} ms`),
+        fact(t("inspector.file"), stem(file.meta.name)),
+        file.meta.speaker && fact(t("inspector.speaker"), file.meta.speaker),
+        fact(t("inspector.model"), `${file.meta.model.name} ${file.meta.model.version}`)),
+      file.meta.warnings.length > 0 && h("details", { class: "warnings" }, h("summary", null, t("inspector.notes", { count: file.meta.warnings.length })),
+        h("ul", null, file.meta.warnings.slice(0, 20).map((/** @type {any} */ one) => h("li", null, one.message)))));
+  }
+
+  /**
+   * @param {string} name
+   * @param {any} pictogram
+   * @param {string} text
+   * @param {string} kind
+   * @param {string} key
+   */
+  #button(name, pictogram, text, kind, key) {
+    return h("button", { class: kind, onclick: () => this.#act(name), "aria-keyshortcuts": key.replace("⇧", "Shift+") }, pictogram && icon(pictogram), text, h("kbd", { "aria-hidden": "true" }, key));
+  }
+
+  /**
+   * @param {string} name
+   * @param {any} [value]
+   */
+  #act(name, value) {
+    this.dispatchEvent(new CustomEvent("act", { detail: { name, value } }));
+  }
+}
+
+/**
+ * @param {string} name
+ * @param {string} value
+ */
+function fact(name, value) {
+  return [h("dt", null, name), h("dd", { class: "tabular cut", title: value }, value)];
+}
