@@ -18,8 +18,8 @@ def summary(row: Review, files: int, segments: int) -> dict[str, Any]:
         "revision": row.revision,
         "files": files,
         "segments": segments,
-        "created": paging.moment(row.created),
-        "changed": paging.moment(row.changed),
+        "created": paging.timestamp(row.created),
+        "changed": paging.timestamp(row.changed),
     }
 
 
@@ -29,8 +29,8 @@ def review_document(row: Review, files: list[ReviewFile], state: LogState) -> di
         "id": row.id,
         "name": row.name,
         **state.to_json(),
-        "created": paging.moment(row.created),
-        "changed": paging.moment(row.changed),
+        "created": paging.timestamp(row.created),
+        "changed": paging.timestamp(row.changed),
         "files": [file_document(file) for file in files],
     }
 
@@ -67,7 +67,7 @@ def log_document(state: LogState, rows: list[ReviewOperation]) -> dict[str, Any]
                 "before": row.before,
                 "after": row.after,
                 "target": row.target,
-                "at": paging.moment(row.at),
+                "at": paging.timestamp(row.at),
             }
             for row in rows
         ],

@@ -58,10 +58,10 @@ def export(file: ReviewFile, source: bytes, segments: Sequence[ReviewSegment], f
         edited = textgrid_edit.replace_tier(source, file.tier_index, wanted)
         if edited is not None:
             return Export(edited, media_type)
-    data = conversion.written(changed, to, rate=file.original_rate, recording=name_stem(file.name))
+    data = conversion.render(changed, to, rate=file.original_rate, recording=name_stem(file.name))
     back = notation.read(data, format=to, rate=file.original_rate if to == "timit" else None, name=file.annotation_name)
     lost = notation.left_out(changed, to)
-    notices = tuple(conversion.losses(changed, back, lost))
+    notices = tuple(conversion.find_losses(changed, back, lost))
     return Export(_as_it_was(data, source, annotation) if to == annotation.format else data, media_type, notices)
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from phonechain.app.labelling import pipeline as labelling
 from phonechain.app.labelling.pipeline import Prepared
 from phonechain.app.schemas.classify import rounded
-from phonechain.app.storage.workspace import Place
+from phonechain.app.storage.workspace import Workspace
 from phonechain.features.annotation import tier_segments
 from phonechain.features.audio import reader
 
@@ -38,7 +38,7 @@ class Playback:
     peaks: str
 
 
-def keep_playback(place: Place, source: Path, channel: int | Literal["mix"]) -> Playback:
+def keep_playback(workspace: Workspace, source: Path, channel: int | Literal["mix"]) -> Playback:
     """Decode a recording and keep it as 16-bit WAV at RATE, with the extremes of every 1 / PEAKS s.
 
     Raises:
@@ -46,11 +46,11 @@ def keep_playback(place: Place, source: Path, channel: int | Literal["mix"]) -> 
     """
     audio = reader.decode(source, channel=channel, rate=RATE, max_seconds=MAX_SECONDS)
     samples = np.clip(np.rint(audio.samples * 32767.0), -32768, 32767).astype("<i2")
-    with place.store.writing() as out:
+    with workspace.store.writing() as out:
         out.write(wav_header(len(samples)))
         for begin in range(0, len(samples), 1 << 20):
             out.write(samples[begin : begin + (1 << 20)].tobytes())
-    return Playback(out.digest, place.store.put(peaks_of(samples).tobytes()))
+    return Playback(out.digest, workspace.store.put(peaks_of(samples).tobytes()))
 
 
 def wav_header(count: int, rate: int = RATE) -> bytes:
@@ -101,12 +101,14 @@ def answer_document(ready: Prepared, labelled: Sequence[Any], label_set: Sequenc
     }
 
 
-def keep_answer(place: Place, document: dict[str, Any]) -> str:
+def keep_answer(workspace: Workspace, document: dict[str, Any]) -> str:
     """The digest of an answer as a blob. Raises StorageFull."""
-    return place.store.put(json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode())
+    return workspace.store.put(
+        json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    )
 
 
-def read_answer(place: Place, digest: str) -> dict[str, Any]:
+def read_answer(workspace: Workspace, digest: str) -> dict[str, Any]:
     """The answer of a blob."""
-    with place.store.local(digest).open(encoding="utf-8") as file:
+    with workspace.store.local(digest).open(encoding="utf-8") as file:
         return dict(json.load(file))

@@ -22,7 +22,7 @@ from phonechain.app.reviews.edits import Change, ReviewSegment, Sheet
 from phonechain.app.reviews.tables import Review, ReviewFile, ReviewOperation
 from phonechain.app.storage import references
 from phonechain.app.storage.ids import new_id
-from phonechain.app.storage.workspace import Place
+from phonechain.app.storage.workspace import Workspace
 
 CACHED = 64
 """Files whose segments are kept in memory."""
@@ -46,15 +46,15 @@ class LogState:
 class Reviews:
     """The reviews of a workspace. Every method goes to the database: call them in a thread."""
 
-    def __init__(self, place: Place) -> None:
-        self.place = place
+    def __init__(self, workspace: Workspace) -> None:
+        self.workspace = workspace
         self._sheets: OrderedDict[tuple[str, int], tuple[int, Sheet]] = OrderedDict()
         self._lock = threading.Lock()
 
     def create(self, name: str) -> Review:
         """A review without files."""
         row = Review(id=new_id(), name=name, revision=0, created=time.time(), changed=time.time())
-        with self.place.db.write() as session:
+        with self.workspace.db.write() as session:
             session.add(row)
         return row
 
@@ -67,25 +67,25 @@ class Reviews:
             .order_by(Review.id.desc())
             .limit(limit)
         )
-        with self.place.db.read() as session:
+        with self.workspace.db.read() as session:
             found = session.execute(query if before is None else query.where(Review.id < before))
             return [(row, int(files), int(segments)) for row, files, segments in found]
 
     def get(self, id: str) -> tuple[Review, list[ReviewFile], LogState]:
         """A review with its files. Raises UnknownReview."""
-        with self.place.db.read() as session:
+        with self.workspace.db.read() as session:
             review = _known(session, id)
             files = session.scalars(select(ReviewFile).where(ReviewFile.review == id).order_by(ReviewFile.number))
             return review, list(files), _state(session, review)
 
     def file(self, id: str, number: int) -> ReviewFile:
         """One file of a review. Raises UnknownReview."""
-        with self.place.db.read() as session:
+        with self.workspace.db.read() as session:
             return _known_file(session, id, number)
 
     def add_file(self, id: str, row: ReviewFile) -> ReviewFile:
         """Add a file; it gets the next number. Raises UnknownReview, InvalidOperation."""
-        with self.place.db.write() as session:
+        with self.workspace.db.write() as session:
             review = _known(session, id)
             last = session.scalar(select(func.max(ReviewFile.number)).where(ReviewFile.review == id))
             row.review, row.number = id, 0 if last is None else last + 1
@@ -99,24 +99,24 @@ class Reviews:
 
     def rename(self, id: str, name: str) -> Review:
         """Give a review another name. Raises UnknownReview."""
-        with self.place.db.write() as session:
+        with self.workspace.db.write() as session:
             review = _known(session, id)
             review.name, review.changed = name, time.time()
         return review
 
     def delete(self, id: str) -> None:
         """Forget a review with its files and its log. Raises UnknownReview."""
-        with self.place.db.write() as session:
+        with self.workspace.db.write() as session:
             _known(session, id)
             files = list(session.scalars(select(ReviewFile).where(ReviewFile.review == id)))
             for table in (ReviewOperation, ReviewFile):
                 session.execute(delete(table).where(table.review == id))
             session.execute(delete(Review).where(Review.id == id))
-        references.drop(self.place, *{digest for file in files for digest in blobs_of(file)})
+        references.drop(self.workspace, *{digest for file in files for digest in blobs_of(file)})
 
     def segments(self, id: str, number: int) -> tuple[int, list[ReviewSegment]]:
         """(the log's revision, the segments of a file as they stand). Raises UnknownReview."""
-        with self._lock, self.place.db.read() as session:
+        with self._lock, self.workspace.db.read() as session:
             review = _known(session, id)
             return review.revision, list(self._sheet(session, review, number).segments)
 
@@ -128,7 +128,7 @@ class Reviews:
             .order_by(ReviewOperation.number)
             .limit(limit)
         )
-        with self.place.db.read() as session:
+        with self.workspace.db.read() as session:
             review = _known(session, id)
             return _state(session, review), list(session.scalars(query))
 
@@ -144,7 +144,7 @@ class Reviews:
         """
         with self._lock:
             try:
-                with self.place.db.write() as session:
+                with self.workspace.db.write() as session:
                     return self._append(session, id, revision, operations, key)
             except BaseException:
                 self._forget(id)  # what was changed in memory is not in the log
@@ -198,7 +198,7 @@ class Reviews:
         known = self._sheets.get(key)
         if known is None or known[0] > review.revision:
             file = _known_file(session, review.id, number)
-            answer = intake.read_answer(self.place, file.answer)
+            answer = intake.read_answer(self.workspace, file.answer)
             columns = zip(answer["start"], answer["end"], answer["given"], strict=True)
             rows = [ReviewSegment(i, start, end, given) for i, (start, end, given) in enumerate(columns)]
             known = (0, Sheet(number, rows, file.duration))

@@ -14,7 +14,7 @@ from starlette.responses import FileResponse, JSONResponse, Response
 
 from phonechain.app.http import pagination as paging
 from phonechain.app.http import uploads
-from phonechain.app.http.dependencies import EngineDep, MetricsDep, ModelsDep, PlaceDep, ScorerDep, SettingsDep
+from phonechain.app.http.dependencies import BatcherDep, EngineDep, MetricsDep, ModelsDep, SettingsDep, WorkspaceDep
 from phonechain.app.http.middleware.keys import caller
 from phonechain.app.labelling import conversion, pipeline
 from phonechain.app.problems import documents as problems
@@ -49,10 +49,10 @@ Limit = Annotated[int, Query(ge=1, le=200, description="How many.")]
 Cursor = Annotated[str | None, Query(description="`next` of the page before.", max_length=200)]
 
 
-def _reviews(request: Request, place: PlaceDep) -> Reviews:
+def _reviews(request: Request, workspace: WorkspaceDep) -> Reviews:
     state = request.app.state
     if getattr(state, "reviews", None) is None:
-        state.reviews = Reviews(place)
+        state.reviews = Reviews(workspace)
     reviews: Reviews = state.reviews
     return reviews
 
@@ -77,7 +77,7 @@ async def create(asked: NewReview, reviews: ReviewsDep, engine: EngineDep) -> JS
 @router.get("", summary="Every review", response_model=ReviewPage, responses=_UNKNOWN)
 async def index(reviews: ReviewsDep, engine: EngineDep, limit: Limit = 50, cursor: Cursor = None) -> dict[str, Any]:
     """The newest first."""
-    before = paging.decoded(cursor)
+    before = paging.decode_cursor(cursor)
 
     def found() -> list[tuple[Review, int, int]]:
         engine.ready_database()
@@ -86,7 +86,7 @@ async def index(reviews: ReviewsDep, engine: EngineDep, limit: Limit = 50, curso
     rows = await asyncio.to_thread(found)
     return {
         "reviews": [documents.summary(row, files, segments) for row, files, segments in rows[:limit]],
-        "next": paging.encoded(rows[limit - 1][0].id) if len(rows) > limit else None,
+        "next": paging.encode_cursor(rows[limit - 1][0].id) if len(rows) > limit else None,
     }
 
 
@@ -141,8 +141,16 @@ async def delete(id: str, reviews: ReviewsDep, engine: EngineDep) -> Response:
                         "type": "object",
                         "required": ["audio", "segments"],
                         "properties": {
-                            "audio": {"type": "string", "contentMediaType": "application/octet-stream"},
-                            "segments": {"type": "string", "contentMediaType": "application/octet-stream"},
+                            "audio": {
+                                "type": "string",
+                                "format": "binary",
+                                "contentMediaType": "application/octet-stream",
+                            },
+                            "segments": {
+                                "type": "string",
+                                "format": "binary",
+                                "contentMediaType": "application/octet-stream",
+                            },
                             **FileOptions.model_json_schema()["properties"],
                         },
                     }
@@ -158,12 +166,12 @@ async def add_file(
     engine: EngineDep,
     settings: SettingsDep,
     models: ModelsDep,
-    scorer: ScorerDep,
+    batcher: BatcherDep,
     metrics: MetricsDep,
-    place: PlaceDep,
+    workspace: WorkspaceDep,
 ) -> JSONResponse:
     """A form with the files `audio` and `segments`. The answer comes when the segments have been labelled."""
-    scorer.refuse_if_full()
+    batcher.refuse_if_full()
     if (kind := uploads.media_type(request)) != "multipart/form-data":
         got = kind[:80] or "none"
         raise UnsupportedMediaType(f"expected the media type multipart/form-data, got {got}", value=got)
@@ -177,16 +185,16 @@ async def add_file(
     try:
         async with request.form(max_files=4, max_fields=16, max_part_size=2**16) as form:
             audio, segments, options = _parts(form)
-            sound = await uploads.keep_file(audio.file, place, settings.max_upload_bytes)
+            sound = await uploads.keep_file(audio.file, workspace, settings.max_upload_bytes)
             kept.append(sound)
             annotation = await segments.read()
             names = audio.filename or "recording", segments.filename or "segments"
         entry = await models.get(options.model)
-        async with scorer.place():
-            read = await scorer.in_pool(notation.read, annotation, name=names[1])
-            path = await asyncio.to_thread(place.store.local, sound)
-            ready = await scorer.in_pool(
-                pipeline.prepared,
+        async with batcher.place():
+            read = await batcher.in_pool(notation.read, annotation, name=names[1])
+            path = await asyncio.to_thread(workspace.store.local, sound)
+            ready = await batcher.in_pool(
+                pipeline.prepare_utterance,
                 path,
                 read,
                 entry.labeler.features_,
@@ -197,17 +205,17 @@ async def add_file(
                 max_segments=intake.MAX_SEGMENTS,
                 recording=name_stem(names[0]),
             )
-            metrics.decoded(ready.duration)
-            playback = await scorer.in_pool(intake.keep_playback, place, path, options.channel)
+            metrics.count_audio(ready.duration)
+            playback = await batcher.in_pool(intake.keep_playback, workspace, path, options.channel)
             kept += [playback.sound, playback.peaks]
-            scored = await scorer.label(
+            scored = await batcher.label(
                 entry, ready.features, ready.segments, n_best=intake.N_BEST, decode="posterior", starts=ready.starts
             )
-            metrics.labelled(len(scored.labelled))
+            metrics.count_segments(len(scored.labelled))
 
         def added() -> dict[str, Any]:
             document = intake.answer_document(ready, scored.labelled, entry.labeler.labels_)
-            kept.extend((place.store.put(annotation), intake.keep_answer(place, document)))
+            kept.extend((workspace.store.put(annotation), intake.keep_answer(workspace, document)))
             row = ReviewFile(
                 name=names[0],
                 annotation_name=names[1],
@@ -230,7 +238,7 @@ async def add_file(
 
         body = await asyncio.to_thread(added)
     except BaseException:
-        await asyncio.to_thread(references.drop, place, *kept)
+        await asyncio.to_thread(references.drop, workspace, *kept)
         raise
     return JSONResponse(body, 201, {"Location": f"/reviews/{id}/files/{body['number']}"})
 
@@ -275,27 +283,27 @@ async def segments(id: str, number: int, reviews: ReviewsDep, engine: EngineDep)
 
 
 @router.get("/{id}/files/{number}/answer", summary="What the model answered", responses=_UNKNOWN)
-async def answer(id: str, number: int, reviews: ReviewsDep, engine: EngineDep, place: PlaceDep) -> Response:
+async def answer(id: str, number: int, reviews: ReviewsDep, engine: EngineDep, workspace: WorkspaceDep) -> Response:
     """The segments as they were given, in columns, with posterior and rank of the given label, the likeliest labels as
     index in `labels` and posterior in turn, and the tiers of the file."""
     row = await _found(reviews, engine, id, number)
-    return await _blob(place, row.answer, "application/json")
+    return await _blob(workspace, row.answer, "application/json")
 
 
 @router.get(
     "/{id}/files/{number}/sound", summary="Its sound", response_class=FileResponse, responses=_UNKNOWN | _BINARY
 )
-async def sound(id: str, number: int, reviews: ReviewsDep, engine: EngineDep, place: PlaceDep) -> Response:
+async def sound(id: str, number: int, reviews: ReviewsDep, engine: EngineDep, workspace: WorkspaceDep) -> Response:
     """16-bit WAV, one channel at 16 kHz; parts of it by the header Range."""
     row = await _found(reviews, engine, id, number)
-    return await _blob(place, row.playback, "audio/wav")
+    return await _blob(workspace, row.playback, "audio/wav")
 
 
 @router.get("/{id}/files/{number}/peaks", summary="Extremes of its sound", responses=_UNKNOWN | _BINARY)
-async def peaks(id: str, number: int, reviews: ReviewsDep, engine: EngineDep, place: PlaceDep) -> Response:
+async def peaks(id: str, number: int, reviews: ReviewsDep, engine: EngineDep, workspace: WorkspaceDep) -> Response:
     """For drawing: least and greatest value, two signed bytes, of every hundredth of a second."""
     row = await _found(reviews, engine, id, number)
-    return await _blob(place, row.peaks, "application/octet-stream")
+    return await _blob(workspace, row.peaks, "application/octet-stream")
 
 
 @router.get(
@@ -306,7 +314,7 @@ async def annotation(
     number: int,
     reviews: ReviewsDep,
     engine: EngineDep,
-    place: PlaceDep,
+    workspace: WorkspaceDep,
     format: Annotated[str | None, Query(max_length=40, description="An annotation format; left out, its own.")] = None,
 ) -> Response:
     """In the format in which it came, everything else of the file as it was. What a format cannot keep is named in
@@ -318,7 +326,7 @@ async def annotation(
     row = await _found(reviews, engine, id, number)
 
     def written() -> export.Export:
-        source = place.store.local(row.annotation).read_bytes()
+        source = workspace.store.local(row.annotation).read_bytes()
         return export.export(row, source, reviews.segments(id, number)[1], format)
 
     out = await asyncio.to_thread(written)
@@ -372,8 +380,8 @@ async def _found(reviews: Reviews, engine: Any, id: str, number: int) -> ReviewF
     return await asyncio.to_thread(found)
 
 
-async def _blob(place: Any, digest: str, media_type: str) -> Response:
-    path: Path = await asyncio.to_thread(place.store.local, digest)
+async def _blob(workspace: Any, digest: str, media_type: str) -> Response:
+    path: Path = await asyncio.to_thread(workspace.store.local, digest)
     return FileResponse(path, headers={**_FOREVER, "ETag": f'"{digest[:32]}"'}, media_type=media_type)
 
 
