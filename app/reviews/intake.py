@@ -72,6 +72,7 @@ def peaks_of(samples: NDArray[np.int16]) -> NDArray[np.int8]:
 def answer_document(ready: Prepared, labelled: Sequence[Any], label_set: Sequence[str]) -> dict[str, Any]:
     """The segments as given and what the model answered, a list for each column.
 
+    `compared_as[i]` is the label of the model with which the given one was compared, where it is spelled otherwise.
     `n_best[i]` lists index in `labels` and posterior in turn; a segment that was set aside has none, and a reason in
     `skipped` under its index. `tiers` are all tiers of the file.
     """
@@ -84,6 +85,7 @@ def answer_document(ready: Prepared, labelled: Sequence[Any], label_set: Sequenc
         "start": [s.start for s in given],
         "end": [s.end for s in given],
         "given": [s.label for s in given],
+        "compared_as": [row.compared_as for row in rows],
         "given_posterior": [rounded(row.given_posterior) for row in rows],
         "given_rank": [row.given_rank for row in rows],
         "n_best": [[value for label, p in row.n_best for value in (index[label], rounded(p))] for row in rows],

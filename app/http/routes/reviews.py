@@ -204,12 +204,19 @@ async def add_file(
                 max_seconds=intake.MAX_SECONDS,
                 max_segments=intake.MAX_SEGMENTS,
                 recording=name_stem(names[0]),
+                known=entry.labeler.label_set_,
             )
             metrics.count_audio(ready.duration)
             playback = await batcher.in_pool(intake.keep_playback, workspace, path, options.channel)
             kept += [playback.sound, playback.peaks]
             scored = await batcher.label(
-                entry, ready.features, ready.segments, n_best=intake.N_BEST, decode="posterior", starts=ready.starts
+                entry,
+                ready.features,
+                ready.segments,
+                n_best=intake.N_BEST,
+                decode="posterior",
+                starts=ready.starts,
+                comparison=ready.comparison,
             )
             metrics.count_segments(len(scored.labelled))
 

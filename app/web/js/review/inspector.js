@@ -35,6 +35,7 @@ export class Inspector extends EventTarget {
           rank ? h("span", { class: "soft" }, t("inspector.rank", { rank })) : h("span", { class: "soft" }, row[3] === null ? t("inspector.blank") : Number.isNaN(p) ? t(file.answer.labels.includes(row[3]) ? "inspector.beyond" : "inspector.unknown") : ""),
           row[4] && h("span", { class: "mark done" }, t("inspector.reviewed")),
           file.changed(row) && h("span", { class: "mark changed" }, t("inspector.changed")))),
+      row[3] === given && file.answer.compared_as[id] && h("p", { class: "soft" }, t("inspector.compared", { label: file.answer.compared_as[id] ?? "" })),
       given !== row[3] && id < file.answer.given.length && h("p", { class: "soft" }, `${t("inspector.given")}: `, h("span", { class: "phone" }, given ?? t("inspector.blank")),
         file.answer.given_posterior[id] !== null && ` (${posterior(file.answer.given_posterior[id])})`),
       file.answer.skipped[id] && h("p", { class: "note" }, t("inspector.skipped", { reason: file.answer.skipped[id] ?? "" })),

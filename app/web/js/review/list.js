@@ -165,6 +165,7 @@ export class DoubtfulList extends EventTarget {
       if (file.meta.speaker) speakers.add(file.meta.speaker);
       file.answer.given.forEach((given, id) => {
         if (given === null) return;
+        if (file.answer.given_rank[id] === 1) return void labels.set(given, (labels.get(given) ?? 0) + 1); // spelled otherwise, and the same
         labels.set(given, (labels.get(given) ?? 0) + 1);
         const best = file.answer.labels[file.answer.n_best[id]?.[0] ?? -1];
         if (best !== undefined && best !== given) confusions.set(`${given}\t${best}`, (confusions.get(`${given}\t${best}`) ?? 0) + 1);

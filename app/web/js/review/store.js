@@ -3,7 +3,7 @@ import { get, post, Problem } from "../api.js";
 
 /** @typedef {[id: number, start: number, end: number, label: string | null, reviewed: boolean]} Row */
 /** @typedef {{name: string, kind: string, start: number[], end: number[], text: string[]}} Tier */
-/** @typedef {{labels: string[], start: number[], end: number[], given: (string | null)[], given_posterior: (number | null)[],
+/** @typedef {{labels: string[], start: number[], end: number[], given: (string | null)[], compared_as: (string | null)[], given_posterior: (number | null)[],
  *   given_rank: (number | null)[], n_best: number[][], skipped: Record<string, string>, tiers: Tier[]}} Answer */
 /** @typedef {{file: number, id: number}} Reference */
 

@@ -82,6 +82,7 @@ export const en = {
   "inspector.unknown": "not a label of the model",
   "inspector.beyond": "beyond the labels kept",
   "inspector.moved": "Boundaries moved since it was labelled: the numbers are of the segment as it came.",
+  "inspector.compared": "compared as {label}",
   "inspector.notes": "Notes on this file: {count}",
   "inspector.skipped": "Not labelled: {reason}",
   "inspector.best": "The model's labels",
