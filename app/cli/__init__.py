@@ -14,7 +14,21 @@ from typing import Annotated
 
 import typer
 
-from phonechain.app.cli import check, cluster, convert, db, demo, evaluate, jobs, label, models, presets, serve, train
+from phonechain.app.cli import (
+    check,
+    cluster,
+    convert,
+    db,
+    demo,
+    evaluate,
+    jobs,
+    label,
+    models,
+    phones,
+    presets,
+    serve,
+    train,
+)
 from phonechain.features.errors import PhonechainError
 from phonechain.features.files import printable_path
 
@@ -55,6 +69,7 @@ app.command("evaluate")(evaluate.evaluate)
 app.command("check")(check.check)
 app.command("convert")(convert.convert)
 app.command("models")(models.models)
+app.command("phones")(phones.phones)
 app.command("presets")(presets.presets)
 app.command("demo")(demo.demo)
 app.command("serve")(serve.serve)

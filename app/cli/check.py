@@ -36,6 +36,7 @@ def check(
     common.check_folder(corpus, "a corpus folder")
     from phonechain.features import corpora
     from phonechain.features.corpora.check import check as check_audio
+    from phonechain.features.phones.twins import twins
 
     with common.bars() as bars:
         read = corpora.read(
@@ -44,6 +45,7 @@ def check(
         problems, notices = read.problems, read.notices
         if audio:
             problems, notices = check_audio(read, progress=bars.counting("sound"))
+    notices = [*notices, *(pair.notice() for pair in twins(read.labels()))]
     problems = [each for problem in problems for each in problem.each or (problem,)]
     found = summary(read)
     if as_json:

@@ -54,6 +54,16 @@ def train(
         str | None,
         typer.Option(help="Split for early stopping and calibration. Default: dev, or a tenth of the speakers."),
     ] = None,
+    fold: Annotated[
+        bool,
+        typer.Option(
+            "--fold", help="With --base: spell the corpus's labels as that model does, by the folding that fits."
+        ),
+    ] = False,
+    map_: Annotated[
+        Path | None,
+        typer.Option("--map", help="File of given labels and labels to train on, JSON or two columns; - is none."),
+    ] = None,
     drop: options.Drop = None,
     set_: Annotated[
         list[str] | None,
@@ -79,6 +89,9 @@ def train(
     common.check_folder(corpus, "a corpus folder")
     command = shlex.join(["phonechain", *(word for word in context.find_root().obj or () if word != "--resume")])
     run = _run_folder(out, run_dir, resume)
+    mapping = common.read_map(map_)
+    if fold and base is None:
+        raise SettingsError("--fold: expected --base with a model whose labels are meant, got none")
     start = common.load_model(base) if base is not None else None
     from phonechain.app.cli.preset_settings import apply_changes
 
@@ -99,6 +112,7 @@ def train(
     )
     with common.bars() as bars:
         read = corpora.read_corpus(corpus, bars, tier=tier, layout=layout, table=table, fix=fix)
+        _respell(read, mapping, start if fold else None, bars)
         utterances, held = _splits(read, split, dev, bars)
         try:
             labeler.fit(
@@ -120,6 +134,27 @@ def train(
     else:
         (run / CHECKPOINT).unlink(missing_ok=True)  # a finished run cannot be resumed
     _summary(labeler, out)
+
+
+def _respell(
+    corpus: Corpus, mapping: dict[str, str | None] | None, base: PhoneLabeler | None, bars: common.Bars
+) -> None:
+    """Put labels by hand, then the base's spellings, in place of the corpus's; say so, and which look like one."""
+    from phonechain.features.phones.comparison import LabelSet
+    from phonechain.features.phones.twins import twins
+
+    if mapping:
+        labels = tuple(dict.fromkeys([*corpus.labels(), *(label for label in mapping.values() if label is not None)]))
+        corpus.utterances = (
+            LabelSet(labels, steps=()).mapped(mapping).compare(corpus.labels()).respell(corpus.utterances)
+        )
+    if base is not None:
+        found = base.label_set_.compare(corpus.labels())
+        corpus.utterances = found.respell(corpus.utterances)
+        for notice in found.notices():
+            bars.line(f"labels of {base.card.name or 'the base'}: {notice.message}")
+    for pair in twins(corpus.labels()):
+        bars.line(f"warning: {pair.notice().message}")
 
 
 def _as_changes(**options: int | None) -> list[str]:

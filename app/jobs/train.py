@@ -6,6 +6,7 @@ import dataclasses
 import logging
 import shutil
 import time
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -60,9 +61,12 @@ def run(workspace: Workspace, job: Job) -> None:
         errors.append(execution.file_error(job.id, line.index, line.id, error))
 
     read = contents.utterances(workspace, corpus, progress=report.counting("corpus"), problem=bad)
-    utterances, dev = split_of(read, spec)
     blob = (spec.get("base") or {}).get("blob")
     base = execution.labeler(workspace, blob) if blob else None
+    if base is not None and spec.get("fold"):
+        counts = Counter(s.label for u in read for s in u.segments if s.label is not None)
+        read = base.label_set_.compare(counts).respell(read)
+    utterances, dev = split_of(read, spec)
     labeler = _labeler(spec, base)
     try:
         _fit(workspace, job, labeler, base, utterances, dev, report)

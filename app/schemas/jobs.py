@@ -45,6 +45,9 @@ class TrainJob(_Asked):
         "the corpus's and the settings of model and features are the same; `start` in the result says which it was.",
         max_length=200,
     )
+    fold: bool = Field(
+        False, description="With `base`: spell the corpus's labels as that model does, by the folding that fits them."
+    )
     model_settings: dict[str, Any] | None = Field(None, description="Settings of the model instead of the preset's.")
     training: dict[str, Any] | None = Field(
         None, description="Changes to how the preset is trained.", examples=[{"epochs": 20, "seed": 7}]

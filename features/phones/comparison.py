@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from phonechain.features.errors import Notice, PhoneSetError
 from phonechain.features.phones import notation, readings
 from phonechain.features.phones.sets import DROPPED
+from phonechain.features.segments import Utterance
 
 MOST_TYPES = 1000
 """Different labels of a file by which a folding is chosen, the most frequent ones."""
@@ -116,6 +117,20 @@ class LabelComparison:
     def respelled(self) -> dict[str, str]:
         """The given labels that are compared under another name, with that name."""
         return {given: name for given in self.known if (name := self.name(self.targets[given])) != given}
+
+    def respell(self, utterances: Iterable[Utterance]) -> list[Utterance]:
+        """Utterances with the model's labels where they are compared with one of them; for going on from that model.
+
+        Labels that are not scored are taken away, so that those segments are unlabelled; unknown labels, and those that
+        stand for several of the model's, stay as they are.
+        """
+        single = {
+            given: self.labels[self.classes[n][0]] for given, n in self.targets.items() if len(self.classes[n]) == 1
+        }
+        new: dict[str | None, str | None] = dict(single) | dict.fromkeys(self.unscored)
+        return [
+            replace(u, segments=[replace(s, label=new.get(s.label, s.label)) for s in u.segments]) for u in utterances
+        ]
 
     def as_dict(self) -> dict[str, object]:
         """JSON-serialisable: the steps, how many segments are known, and what is not compared."""
