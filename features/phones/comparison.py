@@ -124,10 +124,8 @@ class LabelComparison:
         Labels that are not scored are taken away, so that those segments are unlabelled; unknown labels, and those that
         stand for several of the model's, stay as they are.
         """
-        single = {
-            given: self.labels[self.classes[n][0]] for given, n in self.targets.items() if len(self.classes[n]) == 1
-        }
-        new: dict[str | None, str | None] = dict(single) | dict.fromkeys(self.unscored)
+        new: dict[str | None, str | None] = dict.fromkeys(self.unscored)
+        new.update({given: self.name(n) for given, n in self.targets.items() if len(self.classes[n]) == 1})
         return [
             replace(u, segments=[replace(s, label=new.get(s.label, s.label)) for s in u.segments]) for u in utterances
         ]
