@@ -56,6 +56,10 @@ class FeatureSettings:
 
     Raises:
         SettingsError: a value outside what it can be; the message names it and its bound.
+
+    Examples:
+        >>> FeatureSettings(hop=0.005).frame_period
+        0.005
     """
 
     rate: int = 16000
@@ -156,7 +160,12 @@ class FeatureSettings:
 
 
 def frame_count(n: int, settings: FeatureSettings) -> int:
-    """Frames of `n` samples: `1 + n // hop`, one at least as soon as there is a sample."""
+    """Frames of `n` samples: `1 + n // hop`, one at least as soon as there is a sample.
+
+    Examples:
+        >>> frame_count(16000, FeatureSettings())  # a second: centres at 0, 10, ..., 1000 ms
+        101
+    """
     return 1 + n // settings.hop_length
 
 
@@ -175,6 +184,10 @@ def frames(samples: ArrayLike, settings: FeatureSettings) -> NDArray[np.float32]
         EmptyAudio: no samples.
         NonFiniteAudio: NaN, infinity, or a magnitude of 1e9 and more among the samples.
         AudioError: not one row of samples.
+
+    Examples:
+        >>> frames(np.zeros(16000, dtype=np.float32), FeatureSettings()).shape
+        (101, 39)
     """
     sound = np.asarray(samples, dtype=np.float32)
     if sound.ndim != 1:

@@ -65,6 +65,11 @@ def pool(track: NDArray[np.float32], segments: Sequence[Segment], settings: Feat
 
     Raises:
         SegmentError: a time that is not finite, or an end before its start.
+
+    Examples:
+        >>> track = np.zeros((50, 39), dtype=np.float32)  # half a second of frames
+        >>> pool(track, [Segment(0.0, 0.1), Segment(0.1, 0.5)], FeatureSettings()).shape
+        (2, 92)
     """
     start = np.fromiter((s.start for s in segments), dtype=np.float64, count=len(segments))
     end = np.fromiter((s.end for s in segments), dtype=np.float64, count=len(segments))
@@ -93,6 +98,16 @@ def extract(audio: Audio, segments: Sequence[Segment], settings: FeatureSettings
     Raises:
         AudioError: see `mfcc.frames`.
         SegmentError: see `pool`.
+
+    Examples:
+        >>> from phonechain.features.reading import read_audio, read_segments
+        >>> audio, segments = read_audio("samples/LJ001-0002.flac"), read_segments("samples/LJ001-0002.TextGrid")
+        >>> x = extract(audio, segments, FeatureSettings())
+        >>> x.shape
+        (23, 92)
+        >>> duration = x[0, FEATURE_NAMES.index("log_duration")]
+        >>> round(float(np.exp(duration)), 3)
+        0.08
     """
     sound = resample(audio.samples, audio.rate, settings.rate)
     return pool(frames(sound, settings), segments, settings)

@@ -34,7 +34,12 @@ COMMON_RATES = (8000, 11025, 12000, 16000, 20000, 22050, 24000, 32000, 44100, 48
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A stretch of sound. `start` and `end` in seconds; `label` is None where nothing was written."""
+    """A stretch of sound. `start` and `end` in seconds; `label` is None where nothing was written.
+
+    Examples:
+        >>> Segment(0.25, 0.31, "AE")
+        Segment(start=0.25, end=0.31, label='AE')
+    """
 
     start: float
     end: float
@@ -48,6 +53,11 @@ class Utterance:
     `audio` is the file it comes from; `annotation` the file of the segments, for messages. `speaker` is None if
     unknown; `split` is a name such as "train", "dev", "test", or None. `lines` are those of the annotation, counted from
     1, on which the segments stand; empty where that is not known.
+
+    Examples:
+        >>> utterance = Utterance("u1", Path("u1.wav"), [Segment(0.0, 0.1, "HH"), Segment(0.1, 0.25, "AY")], speaker="amy")
+        >>> [segment.label for segment in utterance.segments]
+        ['HH', 'AY']
     """
 
     id: str
@@ -82,6 +92,13 @@ def validate(segments: Sequence[Segment], duration: float | None) -> tuple[Segme
     Args:
         segments: in the order in which they came.
         duration: of the sound, seconds; None if it is not known, and nothing is then said about its end.
+
+    Examples:
+        >>> [problem] = validate([Segment(0.0, 0.2, "HH"), Segment(0.1, 0.3, "AY")], duration=1.0)
+        >>> problem.kind, problem.index
+        ('overlap', 1)
+        >>> validate([Segment(0.0, 0.1), Segment(0.1, 0.3)], duration=1.0)
+        ()
     """
     problems: list[SegmentProblem] = []
     sound: list[int] = []  # indices whose own times make sense, so that they can be compared with one another
@@ -145,6 +162,13 @@ def prepare(
     Raises:
         NoSegments: there are none.
         SegmentError: with every problem at once, and a hint if the times look like another unit or recording.
+
+    Examples:
+        >>> segments, notices = prepare([Segment(0.1, 0.3, "AY"), Segment(0.0, 0.1, "HH")], duration=0.295, fix=True)
+        >>> segments
+        [Segment(start=0.0, end=0.1, label='HH'), Segment(start=0.1, end=0.295, label='AY')]
+        >>> [notice.code for notice in notices]
+        ['segments-sorted', 'segment-clipped']
     """
     kept = settle(segments, duration, fix=fix, lines=lines)
     return kept.segments, kept.notices
@@ -161,7 +185,8 @@ def settle(
     """As `prepare` or, with `on_bad_segment="skip"`, as `sift`; either way with the places of what is kept.
 
     Raises:
-        NoSegments, SegmentError.
+        NoSegments: as `prepare`.
+        SegmentError: as `prepare`.
     """
     if on_bad_segment == "skip":
         return sift(segments, duration, fix=fix, lines=lines)
@@ -185,6 +210,11 @@ def sift(
     Raises:
         NoSegments: there are none.
         SegmentError: no segment fits: the units are wrong, or it is another recording's annotation.
+
+    Examples:
+        >>> kept = sift([Segment(0.0, 0.1, "HH"), Segment(0.3, 0.3, "T"), Segment(0.3, 0.4, "AY")], duration=1.0)
+        >>> kept.indices, [problem.kind for problem in kept.problems]
+        ([0, 2], ['zero-length'])
     """
     if not segments:
         raise NoSegments("expected at least one segment, got none", pointer="segments")

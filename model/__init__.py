@@ -16,6 +16,10 @@ def pretrained_path(name: str = "default") -> Path:
 
     Raises:
         SettingsError: there is none of that name.
+
+    Examples:
+        >>> pretrained_path().name
+        'english.safetensors'
     """
     folder = Path(str(resources.files("phonechain.model.pretrained")))
     path = folder / f"{PRETRAINED if name == 'default' else name}.safetensors"

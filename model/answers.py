@@ -24,6 +24,12 @@ class LabelledSegment:
             are None where there was none, or one that the model does not know.
         compared_as: the label of the model that `given` was compared with, where it is spelled otherwise; several with
             strokes between, where the folding takes them for one.
+
+    Examples:
+        >>> n_best = [("HH", 0.91), ("F", 0.05)]
+        >>> answer = LabelledSegment(0.0, 0.1, "HH", 0.91, n_best, given="F", given_posterior=0.05, given_rank=2)
+        >>> answer.given, answer.given_rank
+        ('F', 2)
     """
 
     start: float

@@ -48,6 +48,15 @@ class PhoneLabeler:
         features: how sound becomes the 92 features.
         drop: labels that are left out of training and evaluation, the chain running across them (TIMIT's `q`).
         name, description, licence, data, limits: the model card.
+
+    Examples:
+        >>> from phonechain.features.reading import read_audio, read_segments
+        >>> from phonechain.model import pretrained_path
+        >>> labeler = PhoneLabeler.load(pretrained_path())
+        >>> audio, segments = read_audio("samples/LJ001-0002.flac"), read_segments("samples/LJ001-0002.TextGrid")
+        >>> answers = labeler.label(audio, segments, n_best=2)
+        >>> answers[2].label, 0 < answers[2].posterior <= 1, len(answers[2].n_best)
+        ('B', True, 2)
     """
 
     def __init__(

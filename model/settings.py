@@ -164,7 +164,13 @@ class Preset:
 
 
 def preset(name: str) -> Preset:
-    """The preset of that name; SettingsError lists the names there are."""
+    """The preset of that name; SettingsError lists the names there are.
+
+    Examples:
+        >>> system = preset("spn-ho-lc-crf")
+        >>> system.model.chain, system.model.order, [factor.labels for factor in system.model.factors]
+        ('crf', 2, [1, 2])
+    """
     if name not in preset_names():
         raise SettingsError(
             f"expected a preset out of {', '.join(preset_names())}, got {name!r}", pointer="preset", value=name
@@ -174,7 +180,12 @@ def preset(name: str) -> Preset:
 
 
 def preset_names() -> list[str]:
-    """Names of the presets that come with the package."""
+    """Names of the presets that come with the package.
+
+    Examples:
+        >>> "spn-lc-crf" in preset_names()
+        True
+    """
     return sorted(
         f.name[: -len(".toml")]
         for f in resources.files("phonechain.model.presets").iterdir()
@@ -188,7 +199,12 @@ def to_dict(settings: Any) -> dict[str, Any]:
 
 
 def from_dict(cls: type[T], values: Mapping[str, Any], where: str = "") -> T:
-    """A settings object from plain values; SettingsError names the setting, what was expected and what came."""
+    """A settings object from plain values; SettingsError names the setting, what was expected and what came.
+
+    Examples:
+        >>> from_dict(TrainingSettings, {"epochs": 20, "schedule": "cosine"}).schedule
+        'cosine'
+    """
     hints = typing.get_type_hints(cls)
     names = [f.name for f in dataclasses.fields(cls)]  # type: ignore[arg-type]
     if not isinstance(values, Mapping):
@@ -218,7 +234,12 @@ def _with_old_meaning(factor: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def replace(settings: T, changes: Mapping[str, Any]) -> T:
-    """A copy with some settings changed; values may be strings, as they come from a command line ("l2" -> "0.001")."""
+    """A copy with some settings changed; values may be strings, as they come from a command line ("l2" -> "0.001").
+
+    Examples:
+        >>> replace(TrainingSettings(), {"epochs": "20"}).epochs
+        20
+    """
     current = {f.name: getattr(settings, f.name) for f in dataclasses.fields(settings)}  # type: ignore[arg-type]
     return from_dict(type(settings), {**current, **changes})
 

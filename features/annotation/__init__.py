@@ -104,7 +104,7 @@ def read(
     rate: int | None = None,
     utterance: str | None = None,
 ) -> Annotation:
-    """Read an annotation file of any format.
+    r"""Read an annotation file of any format.
 
     Args:
         data: the file's bytes.
@@ -118,6 +118,11 @@ def read(
         UnrecognisedAnnotation: no format matches.
         AnnotationSyntaxError: the format's grammar is broken, with the line.
         AnnotationError: too large, an unknown format name, or otherwise unusable.
+
+    Examples:
+        >>> found = read(b"0 1000000 HH\n1000000 2500000 AY\n", name="hi.lab")
+        >>> found.format, found.tiers[0].entries
+        ('htk', [Segment(start=0.0, end=0.1, label='HH'), Segment(start=0.1, end=0.25, label='AY')])
     """
     source = Source(data, name=name, encoding=encoding, options=Options(rate, utterance))
     if not data or data.isspace():
@@ -128,10 +133,15 @@ def read(
 
 
 def read_all(data: bytes, *, name: str | None = None) -> dict[str, Annotation]:
-    """Every recording of a file that may hold several, by its name without folders and suffix; of others the only one.
+    r"""Every recording of a file that may hold several, by its name without folders and suffix; of others the only one.
 
     Raises:
         AnnotationError: as `read`.
+
+    Examples:
+        >>> data = b"#!MLF!#\n\"*/a.lab\"\n0 1000000 HH\n.\n\"*/b.lab\"\n0 2000000 AY\n.\n"
+        >>> {name: one.tiers[0].entries for name, one in read_all(data, name="all.mlf").items()}
+        {'a': [Segment(start=0.0, end=0.1, label='HH')], 'b': [Segment(start=0.0, end=0.2, label='AY')]}
     """
     source = Source(data, name=name)
     form = sniff(source)
@@ -167,17 +177,39 @@ def _has_times(source: Source) -> bool:
 
 
 def write(annotation: Annotation, format: str) -> bytes:
-    """The annotation as a file of that format, a key of FORMATS. Raises AnnotationError."""
+    r"""The annotation as a file of that format, a key of FORMATS. Raises AnnotationError.
+
+    Examples:
+        >>> annotation = read(b"0 1000000 HH\n1000000 2500000 AY\n", name="hi.lab")
+        >>> print(write(annotation, "audacity").decode())
+        0	0.1	HH
+        0.1	0.25	AY
+        <BLANKLINE>
+    """
     return _format(format).write(annotation)
 
 
 def left_out(annotation: Annotation, format: str) -> list[str]:
-    """Names of the tiers that `write` leaves out, since a file of that format has no room for them. Raises AnnotationError."""
+    """Names of the tiers that `write` leaves out, since a file of that format has no room for them. Raises AnnotationError.
+
+    Examples:
+        >>> from pathlib import Path
+        >>> annotation = read(Path("samples/LJ001-0002.TextGrid").read_bytes())
+        >>> left_out(annotation, "htk")
+        ['words']
+    """
     return _left_out(annotation, _format(format))
 
 
 def format_of(name: str) -> Format | None:
-    """The format whose suffix this file name has: the one that is called so, else the first; None if there is none."""
+    """The format whose suffix this file name has: the one that is called so, else the first; None if there is none.
+
+    Examples:
+        >>> format_of("speech.TextGrid").name
+        'textgrid'
+        >>> format_of("speech.pdf") is None
+        True
+    """
     lower = name.lower()
     found = [f for f in FORMATS.values() if lower.endswith(f.suffixes)]
     return next((f for f in found if lower.endswith(f".{f.name}")), found[0] if found else None)

@@ -68,7 +68,13 @@ class Annotation:
     notices: tuple[Notice, ...] = ()
 
     def tier(self, name: str) -> Tier | None:
-        """The first tier of that name, compared in Unicode NFC; None if there is none."""
+        """The first tier of that name, compared in Unicode NFC; None if there is none.
+
+        Examples:
+            >>> annotation = Annotation([Tier("phones", "interval"), Tier("tones", "point")], "textgrid")
+            >>> annotation.tier("tones").kind
+            'point'
+        """
         wanted = nfc(name)
         return next((t for t in self.tiers if nfc(t.name) == wanted), None)
 

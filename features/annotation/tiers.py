@@ -42,6 +42,14 @@ def choose_tier(annotation: Annotation, tier: str | None = None) -> tuple[Tier, 
     Raises:
         UnknownTier: no tier of that name; the message lists the tiers.
         NoSegments: the file has no interval tier.
+
+    Examples:
+        >>> from phonechain.features.reading import read_annotation
+        >>> tier, notices = choose_tier(read_annotation("samples/LJ001-0002.TextGrid"))
+        >>> tier.name, len(tier.entries)
+        ('phones', 23)
+        >>> notices[0].message
+        "took tier 'phones' (23 intervals), by its name; not 'words'"
     """
     if tier is not None:
         return _named(annotation, tier)
@@ -160,7 +168,12 @@ def listed(annotation: Annotation) -> str:
 
 
 def tier_segments(tier: Tier) -> list[Segment]:
-    """The entries as segments. Labels lose the blanks around them, nothing else; None where nothing was written."""
+    """The entries as segments. Labels lose the blanks around them, nothing else; None where nothing was written.
+
+    Examples:
+        >>> tier_segments(Tier("phones", "interval", [Segment(0.0, 0.1, " HH "), Segment(0.1, 0.25, "")]))
+        [Segment(start=0.0, end=0.1, label='HH'), Segment(start=0.1, end=0.25, label=None)]
+    """
     out = []
     for s in tier.entries:
         label = s.label.strip() if s.label else None
@@ -180,6 +193,12 @@ def add_labels(
 
     Raises:
         AnnotationError: the counts differ.
+
+    Examples:
+        >>> tier = Tier("phones", "interval", [Segment(0.0, 0.1, "HH"), Segment(0.1, 0.25, "AI")])
+        >>> answered = add_labels(Annotation([tier], "json"), tier, ["HH", "AY"], [0.98, 0.71])
+        >>> [(t.name, [entry.label for entry in t.entries]) for t in answered.tiers[1:]]
+        [('phones phonechain', ['HH', 'AY']), ('phones posterior', ['0.9800', '0.7100'])]
     """
     if isinstance(tier, str):
         tier = choose_tier(annotation, tier)[0]

@@ -110,6 +110,13 @@ def decode(
         ChannelError: no such channel.
         AudioError: the file cannot be read, or its sample rate is out of bounds.
         SettingsError: `rate` is out of bounds.
+
+    Examples:
+        >>> audio = decode(Path("samples/LJ001-0002.flac"))
+        >>> audio.samples.shape, audio.rate, audio.format
+        ((41885,), 22050, 'FLAC PCM_16')
+        >>> decode(Path("samples/LJ001-0002.flac"), rate=16000).samples.shape
+        (30393,)
     """
     if rate is not None and not RATES[0] <= rate <= RATES[1]:
         raise SettingsError(f"expected a rate from {RATES[0]} to {RATES[1]} Hz, got {rate}", pointer="rate", value=rate)
@@ -132,7 +139,12 @@ def decode(
 
 
 def resample(samples: NDArray[np.float32], source: int, target: int) -> NDArray[np.float32]:
-    """`samples [n]` at `source` Hz -> the same sound at `target` Hz (soxr's HQ: flat to 0.91 of the lower band)."""
+    """`samples [n]` at `source` Hz -> the same sound at `target` Hz (soxr's HQ: flat to 0.91 of the lower band).
+
+    Examples:
+        >>> resample(np.zeros(44100, dtype=np.float32), 44100, 16000).shape
+        (16000,)
+    """
     if source == target:
         return samples
     converted: NDArray[np.float32] = soxr.resample(samples, source, target, quality="HQ")

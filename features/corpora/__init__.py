@@ -40,6 +40,18 @@ def read(
 
     Raises:
         CorpusError: the corpus as a whole cannot be used; what is wrong with single files is in `problems`.
+
+    Examples:
+        >>> import shutil, tempfile
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> (folder / "amy").mkdir()
+        >>> for suffix in (".flac", ".TextGrid"):
+        ...     _ = shutil.copy(f"samples/LJ001-0002{suffix}", folder / "amy")
+        >>> corpus = read(folder)
+        >>> [(u.id, u.speaker, len(u.segments)) for u in corpus.utterances]
+        [('LJ001-0002', 'amy', 23)]
+        >>> corpus.problems
+        []
     """
     root = Path(root)
     if layout is not None and layout not in LAYOUTS:

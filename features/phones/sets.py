@@ -85,6 +85,12 @@ def load(name: str) -> PhoneSet:
 
     Raises:
         PhoneSetError: there is none; the message lists those there are.
+
+    Examples:
+        >>> len(load("timit39"))
+        39
+        >>> "ix" in load("timit61"), "ix" in load("timit39")
+        (True, False)
     """
     if name not in names():
         raise PhoneSetError(
@@ -102,6 +108,10 @@ def folding(frm: str, to: str) -> Mapping[str, str | None]:
 
     Raises:
         PhoneSetError: no such phone set, or `frm` does not fold to `to`.
+
+    Examples:
+        >>> folding("timit61", "timit39")["ix"]
+        'ih'
     """
     start = load(frm)
     load(to)
@@ -127,6 +137,12 @@ def fold(label: str, frm: str, to: str) -> str | None:
 
     Raises:
         PhoneSetError: an unknown label (the message names it and the set) or set, or sets that do not fold.
+
+    Examples:
+        >>> fold("AH0", "arpabet-stress", "ipa")
+        'ə'
+        >>> fold("q", "timit61", "timit39") is None  # the glottal stop is dropped
+        True
     """
     return folding(frm, to)[load(frm).spell(label)]
 

@@ -53,7 +53,13 @@ class Marginals:
 
 
 def log_partition(potentials: Potentials) -> Tensor:
-    """[B] log Z (Eq. Zcrf), differentiable in every potential."""
+    """[B] log Z (Eq. Zcrf), differentiable in every potential.
+
+    Examples:
+        >>> potentials = Potentials(Packing((3, 2)), torch.zeros(5, 4))  # 4 labels: 4**3 and 4**2 sequences of equal weight
+        >>> log_partition(potentials).exp().round()
+        tensor([64., 16.])
+    """
     return _Surprise.apply(potentials.packing, None, *potentials.tensors())
 
 
@@ -88,7 +94,13 @@ def _codes(potentials: Potentials, labels: Tensor) -> dict[int, Tensor]:
 
 
 def log_likelihood(potentials: Potentials, labels: Tensor) -> Tensor:
-    """[B] log p(y | x) of the label sequences `labels` [N] (Eq. pcrf), differentiable."""
+    """[B] log p(y | x) of the label sequences `labels` [N] (Eq. pcrf), differentiable.
+
+    Examples:
+        >>> potentials = Potentials(Packing((3, 2)), torch.zeros(5, 4))
+        >>> log_likelihood(potentials, torch.tensor([0, 1, 2, 3, 0])).exp()
+        tensor([0.0156, 0.0625])
+    """
     return -_Surprise.apply(potentials.packing, labels, *potentials.tensors())
 
 
@@ -98,6 +110,13 @@ def marginals(potentials: Potentials, *, pairs: bool = False, triples: bool = Fa
     Args:
         pairs: also p(y_{t-1}, y_t | x).
         triples: also p(y_{t-2}, y_{t-1}, y_t | x); order 2 only.
+
+    Examples:
+        >>> unary = torch.tensor([[0.0, 0.0], [0.0, 2.0]])  # one sequence of two positions, two labels
+        >>> sticky = torch.tensor([[1.0, 0.0], [0.0, 1.0]])  # staying in a label scores 1
+        >>> marginals(Potentials(Packing((2,)), unary, bigram=sticky)).unary
+        tensor([[0.3240, 0.6760],
+                [0.1192, 0.8808]])
     """
     with torch.no_grad():
         want = (True, False, pairs, False, triples and potentials.order == 2)
@@ -107,7 +126,12 @@ def marginals(potentials: Potentials, *, pairs: bool = False, triples: bool = Fa
 
 
 def entropy(potentials: Potentials) -> Tensor:
-    """[B] entropy of p(y | x) in nats: log Z less the expected score; no gradient."""
+    """[B] entropy of p(y | x) in nats: log Z less the expected score; no gradient.
+
+    Examples:
+        >>> entropy(Potentials(Packing((1,)), torch.zeros(1, 2)))  # a fair coin, in nats
+        tensor([0.6931])
+    """
     with torch.no_grad():
         p = potentials.detach()
         need_pair = p.bigram is not None or p.edge is not None

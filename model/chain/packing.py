@@ -26,6 +26,13 @@ class Packing:
     Args:
         lengths: segments of each sequence, longest first, all >= 1.
         device: where the index tensors live.
+
+    Examples:
+        >>> packing = Packing((3, 2))  # two sequences, of 3 and 2 positions
+        >>> packing.batch_sizes, packing.rows
+        ((2, 2, 1), 5)
+        >>> packing.sequence.tolist(), packing.time.tolist()
+        ([0, 1, 0, 1, 0], [0, 0, 1, 1, 2])
     """
 
     lengths: tuple[int, ...]
@@ -119,5 +126,10 @@ class Packing:
 
 
 def sort_by_length(lengths: Sequence[int] | NDArray[np.int64]) -> np.ndarray:
-    """Order that puts the longest sequence first; equal lengths keep their order."""
+    """Order that puts the longest sequence first; equal lengths keep their order.
+
+    Examples:
+        >>> sort_by_length([2, 5, 3]).tolist()
+        [1, 2, 0]
+    """
     return np.argsort(-np.asarray(lengths), kind="stable")

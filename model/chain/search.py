@@ -13,7 +13,15 @@ from phonechain.model.chain.potentials import Potentials, edge_table, log_step, 
 
 
 def viterbi(potentials: Potentials) -> tuple[Tensor, Tensor]:
-    """Most probable label sequences: labels [N] and their log-potentials [B]; no gradient."""
+    """Most probable label sequences: labels [N] and their log-potentials [B]; no gradient.
+
+    Examples:
+        >>> from phonechain.model.chain.packing import Packing
+        >>> unary = torch.tensor([[0.0, 1.0], [0.0, 0.0]])
+        >>> swap = torch.tensor([[0.0, 3.0], [3.0, 0.0]])
+        >>> viterbi(Potentials(Packing((2,)), unary, bigram=swap))
+        (tensor([1, 0]), tensor([4.]))
+    """
     labels, scores = k_best(potentials, 1)
     return labels[0], scores[0]
 

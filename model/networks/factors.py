@@ -21,7 +21,12 @@ from phonechain.model.settings import Covariance, FactorSettings
 
 
 class Linear(Factor):
-    """w_k^T x + b_k: the factor of a plain LC-CRF or MEMM."""
+    """w_k^T x + b_k: the factor of a plain LC-CRF or MEMM.
+
+    Examples:
+        >>> Linear(92, 39)(torch.zeros(5, 92)).shape
+        torch.Size([5, 39])
+    """
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__()
@@ -43,6 +48,10 @@ class GaussianMixture(Factor):
     Args:
         covariance: "shared" by all components and outputs (its quadratic term cancels: inputs x), "diagonal" (inputs x and
             x^2), or "full" (inputs x and all products x_i x_j, i <= j).
+
+    Examples:
+        >>> GaussianMixture(92, 39, components=4, covariance="diagonal")(torch.zeros(5, 92)).shape
+        torch.Size([5, 39])
     """
 
     _upper: Tensor

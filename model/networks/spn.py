@@ -38,6 +38,11 @@ class SumProductNetwork(Factor):
 
     Shape:
         x [N, D] -> [N, K]
+
+    Examples:
+        >>> factor = SumProductNetwork(92, 39, layers=2, products=2, states=3)
+        >>> factor(torch.zeros(5, 92)).shape
+        torch.Size([5, 39])
     """
 
     def __init__(

@@ -55,6 +55,11 @@ def reliability_table(confidence: ArrayLike, right: ArrayLike, bins: int = BINS)
     Args:
         confidence: [N] posterior of the given label.
         right: [N] whether it is the true one.
+
+    Examples:
+        >>> table = reliability_table([0.5, 0.6, 0.9, 0.95], [False, True, True, True], bins=2)
+        >>> [(bin.count, round(bin.confidence, 3), bin.accuracy) for bin in table]
+        [(2, 0.55, 0.5), (2, 0.925, 1.0)]
     """
     confidence, right = np.asarray(confidence, dtype=np.float64), np.asarray(right, dtype=bool)
     _, group, counts = np.unique(confidence, return_inverse=True, return_counts=True)
@@ -70,13 +75,23 @@ def reliability_table(confidence: ArrayLike, right: ArrayLike, bins: int = BINS)
 
 
 def calibration_error(table: Sequence[ReliabilityBin]) -> float:
-    """Expected calibration error: mean distance of confidence and accuracy over the bins, by their sizes."""
+    """Expected calibration error: mean distance of confidence and accuracy over the bins, by their sizes.
+
+    Examples:
+        >>> round(calibration_error(reliability_table([0.5, 0.6, 0.9, 0.95], [False, True, True, True], bins=2)), 4)
+        0.0625
+    """
     total = sum(b.count for b in table)
     return sum(b.count * abs(b.confidence - b.accuracy) for b in table) / total
 
 
 def brier(true: Ints, posterior: Floats) -> float:
-    """Mean squared distance of the posterior [N, Y] from the truth [N]; an unknown label (-1) is one label more."""
+    """Mean squared distance of the posterior [N, Y] from the truth [N]; an unknown label (-1) is one label more.
+
+    Examples:
+        >>> brier(np.array([0, 1]), np.array([[1.0, 0.0], [0.5, 0.5]]))
+        0.25
+    """
     return float(np.mean((posterior**2).sum(1) + 1.0 - 2.0 * of_true(true, posterior)))
 
 
@@ -86,6 +101,11 @@ def doubt_table(confidence: ArrayLike, wrong: ArrayLike, shares: Sequence[float]
     Args:
         confidence: [N] posterior of the given label.
         wrong: [N] whether it is not the true one.
+
+    Examples:
+        >>> [row] = doubt_table([0.3, 0.9, 0.8, 0.99], [True, False, False, False], shares=(0.25,))
+        >>> row.error_rate, row.share_of_errors
+        (1.0, 1.0)
     """
     confidence, wrong = np.asarray(confidence, dtype=np.float64), np.asarray(wrong, dtype=bool)
     order = np.argsort(confidence, kind="stable")
@@ -116,7 +136,12 @@ def of_true(y: Ints, p: Floats) -> Floats:
 
 
 def log_loss(y: Ints, p: Floats) -> float | None:
-    """Mean negative log posterior [N, Y] of the true label [N], in nats, over the known ones; None without any."""
+    """Mean negative log posterior [N, Y] of the true label [N], in nats, over the known ones; None without any.
+
+    Examples:
+        >>> round(log_loss(np.array([0, 1]), np.array([[0.5, 0.5], [0.5, 0.5]])), 4)
+        0.6931
+    """
     known = y >= 0
     return float(-np.log(np.maximum(of_true(y, p)[known], SMALLEST)).mean()) if known.any() else None
 

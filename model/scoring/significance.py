@@ -80,6 +80,12 @@ def interval(
         errors: [N] whether each segment is wrong.
         units: [N] the utterance or speaker of each segment.
         level: share of the bootstrap rates inside the interval.
+
+    Examples:
+        >>> errors = [True, False, False, True, False, False, False, False]
+        >>> found = interval(errors, units=["amy", "amy", "bob", "bob", "cy", "cy", "di", "di"])
+        >>> found.low <= 0.25 <= found.high, found.units
+        (True, 4)
     """
     wrong, unit = _checked(errors, units)
     wrongs, sizes = _per_unit(wrong, unit)
@@ -107,6 +113,13 @@ def compare(
 
     Raises:
         ValueError: the lengths differ, or there are no segments.
+
+    Examples:
+        >>> a = [True, True, True, False, True, True, False, False]
+        >>> b = [True, False, False, False, False, True, False, False]
+        >>> found = compare(a, b, units=["amy", "amy", "bob", "bob", "cy", "cy", "di", "di"])
+        >>> found.per_a, found.per_b, found.difference, found.only_a_wrong
+        (0.625, 0.25, -0.375, 3)
     """
     a, unit = _checked(errors_a, units)
     b, _ = _checked(errors_b, units)
@@ -142,7 +155,13 @@ def compare(
 
 
 def mcnemar(only_a: int, only_b: int) -> tuple[float, float]:
-    """Two-sided exact and mid-p values of McNemar's test from the two counts of segments that only one errs on."""
+    """Two-sided exact and mid-p values of McNemar's test from the two counts of segments that only one errs on.
+
+    Examples:
+        >>> exact, mid = mcnemar(10, 2)
+        >>> round(exact, 4), round(mid, 4)
+        (0.0386, 0.0225)
+    """
     n, low = only_a + only_b, min(only_a, only_b)
     if n == 0:
         return 1.0, 1.0
