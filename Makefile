@@ -18,7 +18,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --progress-bar on -c constraints.txt $(PIP_ARGS)
 STAMP := .venv/.installed
 
-.PHONY: help install run test test-slow storm fuzz e2e audit lint format bench load clean
+.PHONY: help install run test docs test-slow storm fuzz e2e audit lint format bench load clean
 
 help:  ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -39,8 +39,13 @@ test: $(STAMP)  ## every quick test
 	@echo "phonechain: running the quick tests"
 	@PYTHONHASHSEED=0 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" -n $(JOBS) --dist worksteal
 
+docs: $(STAMP)  ## the documentation with the reference, in build/docs; a warning is an error
+	@$(PIP) -q -e '.[docs]'
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
+	@echo "phonechain: build/docs/index.html"
+
 test-slow: $(STAMP)  ## the tests marked slow
-	@$(PIP) -q -e '.[dev,s3,s3-test]'
+	@$(PIP) -q -e '.[dev,docs,s3,s3-test]'
 	@$(BIN)/python -m pytest -m slow
 
 storm: $(STAMP)  ## kill KILLS (200) processes of running jobs; nothing may be lost
