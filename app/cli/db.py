@@ -17,7 +17,7 @@ db = typer.Typer(
 keys = typer.Typer(help="Manage the API keys of the service.", no_args_is_help=True)
 
 
-def _place() -> Workspace:
+def _workspace() -> Workspace:
     from phonechain.app import settings
     from phonechain.app.storage.workspace import Workspace
 
@@ -32,7 +32,7 @@ def upgrade(revision: Annotated[str, typer.Argument(help="Revision to migrate to
     """Migrate the tables to the newest revision."""
     from phonechain.app.storage.migrations import migrate
 
-    database = _place().db
+    database = _workspace().db
     migrate.upgrade(database, revision)
     typer.echo(f"the database is at revision {migrate.current(database)}")
 
@@ -44,7 +44,7 @@ def downgrade(
     """Migrate the tables back to an earlier revision."""
     from phonechain.app.storage.migrations import migrate
 
-    database = _place().db
+    database = _workspace().db
     migrate.downgrade(database, revision)
     typer.echo(f"the database is at revision {migrate.current(database) or 'base'}")
 
@@ -54,7 +54,7 @@ def current() -> None:
     """Print the revision of the database and the newest one. The exit code is 1 if they differ."""
     from phonechain.app.storage.migrations import migrate
 
-    at = migrate.current(_place().db)
+    at = migrate.current(_workspace().db)
     typer.echo(f"at {at or 'base'}, the newest is {migrate.newest()}")
     if at != migrate.newest():
         raise typer.Exit(1)
@@ -69,16 +69,16 @@ def add(
 ) -> None:
     """Make a key and print it, this once. From the first key on, which needs the scope admin, every request needs one."""
     from phonechain.app import settings
-    from phonechain.app.http.middleware import keys as security
+    from phonechain.app.storage import keys as stored
     from phonechain.app.storage.migrations import migrate
 
     scopes = scope or ["label"]
     for given in scopes:
-        if given not in security.SCOPES:
-            raise SettingsError(f"--scope: expected one of {', '.join(security.SCOPES)}, got {given!r}", value=given)
-    workspace = _place()
+        if given not in stored.SCOPES:
+            raise SettingsError(f"--scope: expected one of {', '.join(stored.SCOPES)}, got {given!r}", value=given)
+    workspace = _workspace()
     migrate.upgrade(workspace.db)
-    row, key = security.make(workspace, name, scopes, admin_key=settings.load().admin_key is not None)
+    row, key = stored.create(workspace.db, name, scopes, admin_key=settings.load().admin_key is not None)
     typer.echo(key)
     typer.echo(f"id {row.id}, scopes {', '.join(scopes)}", err=True)
 
@@ -87,17 +87,17 @@ def add(
 def list_() -> None:
     """List the keys without their secrets."""
     from phonechain.app.cli import common
-    from phonechain.app.http import pagination
-    from phonechain.app.http.middleware import keys as security
+    from phonechain.app.storage import keys as stored
+    from phonechain.app.storage.ids import timestamp
 
     table = common.table("id", "name", "scopes", "created", "revoked")
-    for row in security.list_all(_place()):
+    for row in stored.list_all(_workspace().db):
         table.add_row(
             row.id,
             row.name,
             " ".join(row.scopes),
-            pagination.timestamp(row.created),
-            pagination.timestamp(row.revoked) or "",
+            timestamp(row.created),
+            timestamp(row.revoked) or "",
         )
     common.console().print(table)
 
@@ -105,7 +105,7 @@ def list_() -> None:
 @keys.command("revoke")
 def revoke(id: Annotated[str, typer.Argument(help="Id of the key.")]) -> None:
     """Revoke a key."""
-    from phonechain.app.http.middleware import keys as security
+    from phonechain.app.storage import keys as stored
 
-    security.revoke(_place(), id)
+    stored.revoke(_workspace().db, id)
     typer.echo(f"revoked {id}")

@@ -17,7 +17,7 @@ from fastapi.openapi.utils import get_openapi
 from fastapi.responses import FileResponse, HTMLResponse
 from pydantic.json_schema import models_json_schema
 
-from phonechain.app.http.middleware import keys as security
+from phonechain.app.http.gateway import PUBLIC
 from phonechain.app.http.uploads import BINARY
 from phonechain.app.problems.documents import MEDIA_TYPE, TYPES
 from phonechain.app.samples import EXAMPLES
@@ -164,10 +164,10 @@ def _errors_as_problems(schema: dict[str, Any]) -> None:
 
 
 def _describe_keys(schema: dict[str, Any]) -> None:
-    """Responses of the middleware: 401 and 403 once there are keys (middleware/keys.py), 429 (middleware/rates.py)."""
+    """Responses of the gateway: 401 and 403 once there are keys, and 429."""
     schema["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
     for path, operations in schema["paths"].items():
-        if security.OPEN.match(path):
+        if PUBLIC.match(path):
             continue
         for operation in operations.values():
             operation["security"] = [{}, {"key": []}]

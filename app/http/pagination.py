@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import base64
 import binascii
+from typing import Annotated
+
+from fastapi import Query
 
 from phonechain.app.problems.errors import InvalidRequest
+
+Limit = Annotated[int, Query(ge=1, le=200, description="Most entries of a page.")]
+Cursor = Annotated[str | None, Query(description="`next` of the page before.", max_length=200)]
 
 
 def encode_cursor(key: str) -> str:
@@ -27,12 +33,3 @@ def decode_cursor(cursor: str | None) -> str | None:
         "cursor: expected the cursor of an earlier page, got another word",
         findings=[{"detail": "cursor: expected the cursor of an earlier page", "parameter": "cursor"}],
     )
-
-
-def timestamp(seconds: float | None) -> str | None:
-    """A time as RFC 3339 has it, in UTC."""
-    if seconds is None:
-        return None
-    from datetime import UTC, datetime
-
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

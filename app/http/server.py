@@ -19,6 +19,7 @@ from types import FrameType
 import uvicorn
 from fastapi import FastAPI
 
+from phonechain.app.services import Services
 from phonechain.app.settings import Settings
 
 LINGER = 1.0
@@ -36,7 +37,7 @@ class Server(uvicorn.Server):
             uvicorn.Config(
                 app,
                 log_config=None,
-                access_log=False,  # app/http/middleware/access.py writes the line
+                access_log=False,  # app/http/gateway.py writes the line
                 server_header=False,
                 forwarded_allow_ips=settings.proxies,
                 timeout_graceful_shutdown=settings.stop_grace,
@@ -59,8 +60,8 @@ class Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """See the module."""
         begun = time.monotonic()
-        state = self.application.state
-        state.readiness.stopping = True
+        services: Services = self.application.state.services
+        services.shutdown.begun = True
         log.info("stopping: %d requests in progress", len(self.server_state.tasks))
         if self.settings.stop_delay and not self.force_exit:
             await asyncio.sleep(self.settings.stop_delay)
@@ -68,8 +69,7 @@ class Server(uvicorn.Server):
             await asyncio.sleep(0)  # connections that the kernel has taken already are ours
         for server in self.servers:
             server.close()
-        state.stopping = True  # not before: whoever is sent away is to find the door closed
-        state.feed.close()  # streams end now, so that they are not waited for
+        services.close_door()  # not before: whoever is sent away is to find it closed; streams are not waited for
         limit = time.monotonic() + LINGER
         while self.server_state.connections and time.monotonic() < limit and not self.force_exit:
             await asyncio.sleep(0.02)

@@ -1,38 +1,33 @@
-"""Bodies that become blobs: streamed to the disk, counted and hashed on the way, never whole in memory."""
+"""Bodies of requests: JSON objects, and files that become blobs: streamed to the disk, counted and hashed on the way."""
 
 from __future__ import annotations
 
 import asyncio
-import re
+import json
 from collections.abc import AsyncIterator
-from typing import IO
+from typing import IO, Any
 
 from starlette.requests import Request
 
-from phonechain.app.problems.errors import BodyTooLarge
+from phonechain.app.problems.errors import BodyTooLarge, MalformedBody
 from phonechain.app.storage.blobs import CHUNK, Writing
 from phonechain.app.storage.workspace import Workspace
 
 BINARY = {"type": "string", "format": "binary", "contentMediaType": "application/octet-stream"}
 """The schema of a file. `contentMediaType` is OpenAPI 3.1's word for it; generators of clients look for `format`."""
 
-UPLOADS = re.compile(r"/(corpora|models|jobs|reviews/[^/]+/files)/?\Z")
-"""Addresses whose bodies may be as large as an upload."""
 
-
-def media_type(request: Request) -> str:
-    """The media type of the body, in lower case and without parameters."""
-    return request.headers.get("content-type", "").split(";")[0].strip().lower()
-
-
-async def small_body(request: Request, limit: int) -> bytes:
-    """A body that is read into memory, at an address that takes larger ones too. Raises BodyTooLarge."""
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > limit:
-            raise BodyTooLarge(f"expected a body of at most {limit} bytes, got more", value=len(body), limit=limit)
-    return bytes(body)
+def parse_object(document: bytes) -> dict[str, Any]:
+    """The JSON object that a body is. Raises MalformedBody."""
+    try:
+        body = json.loads(document)
+    except RecursionError:
+        raise MalformedBody("expected JSON of a few levels, got one nested too deeply") from None
+    except ValueError as error:  # of JSON and of UTF-8
+        raise MalformedBody(f"expected JSON, got something else: {error}") from None
+    if not isinstance(body, dict):
+        raise MalformedBody(f"expected a JSON object, got {type(body).__name__}")
+    return body
 
 
 async def keep_body(request: Request, workspace: Workspace, limit: int) -> str:

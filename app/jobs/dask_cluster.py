@@ -9,14 +9,21 @@ PHONECHAIN_TLS_CA, PHONECHAIN_TLS_CERT and PHONECHAIN_TLS_KEY name.
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from phonechain.app.jobs import tasks
 from phonechain.app.settings import SECRETS, Settings, cores, variable
+from phonechain.app.storage.tables import Job
+from phonechain.app.storage.workspace import Workspace
 
 if TYPE_CHECKING:
-    from distributed import LocalCluster
+    from distributed import Client, LocalCluster
     from distributed.security import Security
+
+CONNECT = 10.0
+"""Seconds that a scheduler has to answer."""
 
 PRELOAD = "phonechain.app.jobs.preload"
 """The module that workers load when they start."""
@@ -38,6 +45,114 @@ CONFIG = {
     },
 }
 """Dask's configuration, wherever this package starts a part of it."""
+
+
+log = logging.getLogger(__name__)
+
+
+class DaskCluster:
+    """The service's connection to its scheduler: a cluster's, or that of its own worker processes, which start with the
+    first job. Used by one thread, but for `away` and `connected`.
+    """
+
+    def __init__(self, settings: Settings, workspace: Workspace) -> None:
+        self.settings, self.workspace = settings, workspace
+        self.away: str | None = None
+        """Why the scheduler cannot be reached, as far as known."""
+        self._client: Client | None = None
+        self._local: LocalCluster | None = None
+
+    @property
+    def connected(self) -> bool:
+        """Whether a scheduler answers now, as far as the connection knows."""
+        client = self._client
+        return client is not None and client.status == "running"
+
+    def connect(self) -> bool:
+        """Connect where there is no connection; False where the scheduler cannot be reached now."""
+        if self.connected:
+            return True
+        self.disconnect()
+        configure()
+        from distributed import Client
+
+        try:
+            if self.settings.scheduler is not None:
+                address, security = self.settings.scheduler, cluster_security(self.settings)
+            else:
+                if self._local is None:
+                    self._local = start_local(self.settings, self.workspace.root / "workers")
+                    log.info("%d worker processes started", len(self._local.workers))
+                address, security = self._local.scheduler_address, self._local.security
+            self._client = Client(address, security=security, timeout=CONNECT, set_as_default=False, name="phonechain")
+        except (OSError, TimeoutError, ValueError) as error:
+            self.away = " ".join(str(error).split())[:200] or type(error).__name__
+            log.warning("the scheduler does not answer: %s", self.away)
+            return False
+        self.away = None
+        return True
+
+    def states(self, ids: Iterable[str]) -> dict[str, str | None]:
+        """For each job the state of its task on the scheduler; None where that does not know it."""
+        assert self._client is not None
+        keys = {task_key(id): id for id in ids}
+        scheduler: Any = self._client.scheduler
+        known = self._client.sync(scheduler.get_task_status, keys=list(keys))
+        return {id: known.get(key) for key, id in keys.items()}
+
+    def submit(self, job: Job) -> None:
+        """Hand a job to the scheduler."""
+        from distributed import fire_and_forget
+
+        assert self._client is not None
+        given, key = self.workspace.as_dict(), task_key(job.id)
+        options: dict[str, Any] = {"pure": False, "retries": 0}
+        resources = job.spec.get("resources") or None
+        if job.kind == "label":
+            # A later part has a lower priority, so that jobs share the workers by turns.
+            parts = [
+                self._client.submit(
+                    tasks.run_part, given, job.id, n, key=f"{key}-part-{n}", priority=-n, resources=resources, **options
+                )
+                for n in range(job.spec["parts"])
+            ]
+            end = self._client.submit(tasks.end_label, given, job.id, *parts, key=key, **options)
+        else:
+            end = self._client.submit(tasks.run_job, given, job.id, key=key, resources=resources, **options)
+        fire_and_forget(end)
+
+    def cancel(self, ids: Iterable[str]) -> None:
+        """Take the tasks of these jobs off the scheduler."""
+        if self._client is None:
+            return
+        from distributed import Future
+
+        futures: list[Future[Any]] = [Future(task_key(id), client=self._client) for id in ids]
+        if futures:
+            self._client.cancel(futures, force=True)
+
+    def disconnect(self) -> None:
+        """Close the connection; worker processes go on."""
+        client, self._client = self._client, None
+        if client is not None:
+            try:
+                client.close(timeout=2)
+            except Exception as error:  # it is gone either way
+                log.debug("closing the client: %s", error)
+
+    def close(self) -> None:
+        """Close the connection and end the worker processes."""
+        self.disconnect()
+        if self._local is not None:
+            try:
+                self._local.close(timeout=10)
+            except Exception as error:
+                log.warning("closing the workers: %s", error)
+
+
+def task_key(id: str) -> str:
+    """The key of a job's last task: its state stands for the whole job."""
+    return f"job-{id}"
 
 
 def configure() -> None:

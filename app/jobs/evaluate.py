@@ -6,10 +6,11 @@ import json
 from typing import TYPE_CHECKING
 
 from phonechain.app.corpora import contents
+from phonechain.app.corpora import repository as corpora
 from phonechain.app.corpora.manifest import Line
 from phonechain.app.jobs import execution, repository
 from phonechain.app.jobs.outage import retry_database
-from phonechain.app.jobs.train import _Report
+from phonechain.app.jobs.progress import ProgressReporter
 from phonechain.app.storage.tables import FileError, Job
 from phonechain.app.storage.workspace import Workspace
 from phonechain.features.errors import CorpusError, PhonechainError
@@ -28,9 +29,10 @@ def run(workspace: Workspace, job: Job) -> None:
     from phonechain.model.scoring.evaluation import evaluate
 
     spec = job.spec
-    corpus = execution.corpus_of(workspace, spec["corpus"])
+    with workspace.db.read() as session:
+        corpus = corpora.get(session, spec["corpus"])
     model = execution.labeler(workspace, spec["model"]["blob"])
-    report = _Report(workspace, job)
+    report = ProgressReporter(workspace, job)
     errors: list[FileError] = []
 
     def bad(line: Line, error: PhonechainError) -> None:

@@ -5,11 +5,9 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import select
-
 from phonechain.app.problems import documents as problems
-from phonechain.app.problems.errors import StorageFull, UnknownCorpus
-from phonechain.app.storage.tables import Corpus, FileError
+from phonechain.app.problems.errors import StorageFull
+from phonechain.app.storage.tables import FileError
 from phonechain.app.storage.workspace import Workspace
 from phonechain.features.errors import PhonechainError
 
@@ -39,22 +37,13 @@ def labeler(workspace: Workspace, digest: str) -> PhoneLabeler:
     return _loaded(workspace.blobs, workspace.folder, digest)
 
 
-def corpus_of(workspace: Workspace, id: str) -> Corpus:
-    """Raises UnknownCorpus."""
-    with workspace.db.read() as session:
-        corpus = session.scalars(select(Corpus).where(Corpus.id == id)).one_or_none()
-    if corpus is None:
-        raise UnknownCorpus(f"expected the id of a corpus, got {id[:80]!r}", pointer="corpus", value=id[:80])
-    return corpus
-
-
-def reason(error: Exception) -> dict[str, Any]:
+def error_to_json(error: Exception) -> dict[str, Any]:
     """The problem document that says why a job failed."""
     if isinstance(error, OSError) and not isinstance(error, PhonechainError):
         from phonechain.app.storage.database import full
 
         if full(error):
-            return problems.document(StorageFull("expected room for the job's files, got a full disk"))
+            return problems.document(StorageFull("disk full: cannot store the job's files"))
         body = problems.document(error)
         return {**body, "detail": f"a file could not be used: {error.strerror or type(error).__name__}"}
     body = problems.document(error)
@@ -65,5 +54,5 @@ def reason(error: Exception) -> dict[str, Any]:
 
 def file_error(job: str, index: int, utterance: str, error: Exception) -> FileError:
     """One file's error as a row: the problem's type and sentence."""
-    body = reason(error)
+    body = error_to_json(error)
     return FileError(job=job, index=index, utterance=utterance, type=body["type"], detail=body["detail"])

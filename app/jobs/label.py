@@ -15,6 +15,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from phonechain.app.corpora import contents
+from phonechain.app.corpora import repository as corpora
 from phonechain.app.corpora.contents import Files
 from phonechain.app.corpora.manifest import Line
 from phonechain.app.jobs import execution, repository
@@ -48,11 +49,6 @@ class _Part:
     segments: int = 0
 
 
-def count(total: int, size: int) -> int:
-    """Parts of `size` utterances."""
-    return -(-total // size)
-
-
 def run_part(workspace: Workspace, id: str, number: int) -> None:
     """Do part `number` of a labelling job, unless it is done or not wanted any more.
 
@@ -66,7 +62,8 @@ def run_part(workspace: Workspace, id: str, number: int) -> None:
     if retry_database(repository.shard_done, workspace.db, id, number):
         return
     execution.one_thread()
-    corpus = execution.corpus_of(workspace, spec["corpus"])
+    with workspace.db.read() as session:
+        corpus = corpora.get(session, spec["corpus"])
     model = execution.labeler(workspace, spec["model"]["blob"])
     size = spec["part"]
     lines = list(contents.lines(workspace, corpus, number * size, size))

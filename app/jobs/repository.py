@@ -21,6 +21,7 @@ from sqlalchemy.orm import Session
 
 from phonechain.app.problems.errors import NoResult, UnknownJob
 from phonechain.app.storage.database import Database
+from phonechain.app.storage.ids import timestamp
 from phonechain.app.storage.tables import (
     CANCELLED,
     CANCELLING,
@@ -56,6 +57,42 @@ def progress_json(job: Job) -> dict[str, Any]:
         "stage": job.stage, "done": job.done, "total": job.total, "unit": job.unit, "message": job.message,
         "metrics": job.metrics,
     }  # fmt: skip
+
+
+def job_to_json(job: Job) -> dict[str, Any]:
+    """A job as it is answered."""
+    links = {"self": f"/jobs/{job.id}", "events": f"/jobs/{job.id}/events", "errors": f"/jobs/{job.id}/errors"}
+    if job.state in TERMINAL and (job.result is not None or job.kind == "label"):
+        links["result"] = f"/jobs/{job.id}/result"
+    if job.state not in TERMINAL:
+        links["cancel"] = f"/jobs/{job.id}/cancel"
+    result = None if job.result is None else {k: v for k, v in job.result.items() if k != "blob"}
+    return {
+        "id": job.id,
+        "kind": job.kind,
+        "state": job.state,
+        "progress": progress_json(job),
+        "failed_files": job.failed_files,
+        "attempt": job.attempt,
+        "request": _request_to_json(job),
+        "error": job.error,
+        "result": result,
+        "created": timestamp(job.created),
+        "started": timestamp(job.started),
+        "ended": timestamp(job.ended),
+        "links": links,
+    }
+
+
+def _request_to_json(job: Job) -> dict[str, Any]:
+    """What was asked for, as it is job_to_json: without where blobs lie."""
+    spec: Mapping[str, Any] = job.spec
+    hidden = ("part", "parts", "total", "corpus_name")
+    out = {k: v for k, v in spec.items() if k not in hidden and v not in (None, {}, [], "")}
+    for name in ("model", "base"):
+        if isinstance(out.get(name), dict):
+            out[name] = {k: v for k, v in out[name].items() if k != "blob"}
+    return out
 
 
 def _change(session: Session, where: Sequence[ColumnElement[bool]], values: Mapping[str, Any], kind: str) -> Job | None:
@@ -186,10 +223,10 @@ def unfinished(db: Database) -> list[Job]:
         return list(session.scalars(select(Job).where(Job.state.in_(UNFINISHED)).order_by(Job.id)))
 
 
-def submitting(db: Database, job: Job, limit: int) -> bool:
-    """Count a hand-over to Dask; False where another process was faster, or the job is not to be run any more.
+def count_submission(db: Database, job: Job, limit: int) -> bool:
+    """Count a submission to Dask; False where another process was faster, or the job is not to be run any more.
 
-    A job that was handed over `limit` times without finishing anything fails.
+    A job that was submitted `limit` times without finishing anything fails.
     """
     with db.write() as session:
         if job.stalls >= limit:
@@ -212,7 +249,7 @@ def stalled_problem(times: int) -> dict[str, Any]:
 
     return problems.document(
         JobStalled(
-            f"expected the job to finish something, got {times} lost workers or schedulers in a row without that",
+            f"gave up after {times} lost workers or schedulers without progress",
             value=times,
         )
     )

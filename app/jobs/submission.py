@@ -10,15 +10,15 @@ from typing import Any
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from phonechain.app.jobs import label, repository, train, webhooks
-from phonechain.app.jobs.documents import job_to_json
-from phonechain.app.models.catalog import Models
-from phonechain.app.problems.errors import InvalidRequest, KeyReused, Overloaded, UnknownCorpus
+from phonechain.app.corpora import repository as corpora
+from phonechain.app.jobs import repository, train, webhooks
+from phonechain.app.models.catalog import ModelCatalog
+from phonechain.app.problems.errors import InvalidRequest, KeyReused, Overloaded
 from phonechain.app.schemas.jobs import EvaluateJob, LabelJob, TrainJob
 from phonechain.app.settings import Settings
+from phonechain.app.storage.database import Database
 from phonechain.app.storage.ids import new_id
 from phonechain.app.storage.tables import Corpus, Job, Replay
-from phonechain.app.storage.workspace import Workspace
 from phonechain.features.errors import SettingsError
 
 
@@ -45,7 +45,7 @@ def digest_of(*parts: Any) -> str:
 
 
 def spec_of(
-    asked: TrainJob | LabelJob | EvaluateJob, corpus: Corpus, models: Models, settings: Settings
+    asked: TrainJob | LabelJob | EvaluateJob, corpus: Corpus, models: ModelCatalog, settings: Settings
 ) -> dict[str, Any]:
     """Everything that the workers need to know, fixed at this moment: a retry must not meet another model.
 
@@ -55,7 +55,7 @@ def spec_of(
     common = {"corpus": corpus.id, "corpus_name": corpus.name, "resources": asked.resources}
     if isinstance(asked, TrainJob):
         return {**common, **_train(asked, models)}
-    model = models.reference_in_thread(asked.model)
+    model = models.resolve(asked.model).reference()
     if isinstance(asked, EvaluateJob):
         return {
             **common, "model": model, "split": asked.split, "drop": asked.drop,
@@ -86,22 +86,22 @@ def spec_of(
     part = settings.shard_files
     return {
         **common, "model": model, "options": options, "total": corpus.utterances, "part": part,
-        "parts": label.count(corpus.utterances, part),
+        "parts": -(-corpus.utterances // part),
     }  # fmt: skip
 
 
-def _train(asked: TrainJob, models: Models) -> dict[str, Any]:
+def _train(asked: TrainJob, models: ModelCatalog) -> dict[str, Any]:
     spec = asked.model_dump(exclude={"corpus", "kind", "resources", "webhook", "base"})
     if asked.base is not None:
-        base = models.get_in_thread(asked.base)
-        from phonechain.model.settings import preset_names, to_dict
+        from phonechain.model import settings
 
-        labeler = base.labeler
-        spec["base"] = models.reference_in_thread(asked.base)
-        spec["preset"] = labeler.preset if labeler.preset in preset_names() else asked.preset
-        spec["model_settings"] = asked.model_settings or to_dict(labeler.model)
-        spec["training"] = {**to_dict(labeler.training), **(asked.training or {})}
-        spec["drop"] = asked.drop or list(labeler.drop)
+        base = models.resolve(asked.base)
+        stored = base.header().model
+        spec["base"] = base.reference()
+        spec["preset"] = stored["preset"] if stored["preset"] in settings.preset_names() else asked.preset
+        spec["model_settings"] = asked.model_settings or settings.to_dict(settings.stored_model(stored["model"]))
+        spec["training"] = {**stored["training"], **(asked.training or {})}
+        spec["drop"] = asked.drop or list(stored.get("drop") or ())
     try:
         train.settings_of(spec)
     except SettingsError as error:
@@ -110,34 +110,36 @@ def _train(asked: TrainJob, models: Models) -> dict[str, Any]:
 
 
 def create(
-    workspace: Workspace, models: Models, settings: Settings, asked: TrainJob | LabelJob | EvaluateJob, key: Key | None,
+    db: Database, models: ModelCatalog, settings: Settings, asked: TrainJob | LabelJob | EvaluateJob, key: Key | None,
     corpus: Corpus | None = None,
 ) -> Answer:  # fmt: skip
-    """Take a job, or answer what was answered to its key before. `corpus` came with the request and is new.
+    """Add a job, or answer what was answered to its key before. `corpus` came with the request and is new.
 
     Raises:
         UnknownCorpus, UnknownModel, KeyReused, InvalidRequest, WebhookRefused, Overloaded.
     """
-    if key is not None and (known := _replay(workspace, key)) is not None:
-        return known
+    with db.read() as session:
+        if key is not None and (known := _find_replay(session, key)) is not None:
+            return known
+        used = corpus if corpus is not None else corpora.get(session, asked.corpus)
     if asked.webhook is not None:
         webhooks.check(asked.webhook, settings.webhook_private)
-    used = corpus if corpus is not None else _corpus(workspace, asked.corpus)
     spec = spec_of(asked, used, models, settings)
     job = Job(id=new_id(), kind=asked.kind, spec=spec, webhook=asked.webhook)
     try:
-        with workspace.db.write() as session:
+        with db.write() as session:
             _refuse_if_full(session, settings)
             if corpus is not None:
                 session.add(corpus)
-            elif session.get(Corpus, used.id) is None:
-                raise _unknown(used.id)
-            body = job_to_json(repository.add(session, job))
+            else:
+                corpora.get(session, used.id)  # nobody has deleted it meanwhile
+            body = repository.job_to_json(repository.add(session, job))
             if key is not None:
                 session.add(Replay(scope=key.scope, key=key.key, body=key.body, status=202, location="", answer=body))
     except IntegrityError:  # the same key, at the same time
-        if key is not None and (known := _replay(workspace, key)) is not None:
-            return known
+        with db.read() as session:
+            if key is not None and (known := _find_replay(session, key)) is not None:
+                return known
         raise
     return Answer(body, False)
 
@@ -146,28 +148,15 @@ def _refuse_if_full(session: Session, settings: Settings) -> None:
     waiting = repository.count_unfinished(session)
     if waiting >= settings.max_jobs:
         raise Overloaded(
-            f"expected at most {settings.max_jobs} jobs that have not ended, got {waiting}",
+            f"too many jobs: {waiting} have not ended (limit {settings.max_jobs})",
             retry_after=max(10, settings.retry_after), value=waiting, limit=settings.max_jobs,
         )  # fmt: skip
 
 
-def _replay(workspace: Workspace, key: Key) -> Answer | None:
-    with workspace.db.read() as session:
-        row = session.get(Replay, (key.scope, key.key))
+def _find_replay(session: Session, key: Key) -> Answer | None:
+    row = session.get(Replay, (key.scope, key.key))
     if row is None:
         return None
     if row.body != key.body:
-        raise KeyReused("expected the request that came with this Idempotency-Key before, got another one")
+        raise KeyReused("this Idempotency-Key came with another request before")
     return Answer(row.answer, True)
-
-
-def _corpus(workspace: Workspace, id: str) -> Corpus:
-    with workspace.db.read() as session:
-        corpus = session.get(Corpus, id)
-    if corpus is None:
-        raise _unknown(id)
-    return corpus
-
-
-def _unknown(id: str) -> UnknownCorpus:
-    return UnknownCorpus(f"expected the id of a corpus, got {id[:80]!r}", pointer="corpus", value=id[:80])

@@ -44,7 +44,7 @@ def run_job(given: Mapping[str, Any], id: str) -> str:
         raise
     except Exception as error:
         log.exception("job %s failed", id)
-        retry_database(repository.fail, workspace.db, id, job.attempt, execution.reason(error))
+        retry_database(repository.fail, workspace.db, id, job.attempt, execution.error_to_json(error))
         return "failed"
     return "done"
 
@@ -65,7 +65,7 @@ def run_part(given: Mapping[str, Any], id: str, number: int) -> str:
         raise
     except Exception as error:
         log.exception("job %s failed in part %d", id, number)
-        retry_database(repository.fail, workspace.db, id, None, execution.reason(error))
+        retry_database(repository.fail, workspace.db, id, None, execution.error_to_json(error))
         return "failed"
     return "done"
 

@@ -5,31 +5,28 @@ from __future__ import annotations
 import dataclasses
 import logging
 import shutil
-import time
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from phonechain.app.corpora import contents
+from phonechain.app.corpora import repository as corpora
 from phonechain.app.corpora.manifest import Line
 from phonechain.app.jobs import execution, repository
-from phonechain.app.jobs.outage import Throttle, retry_database
+from phonechain.app.jobs.outage import retry_database
+from phonechain.app.jobs.progress import ProgressReporter
 from phonechain.app.models import repository as versions
 from phonechain.app.storage import references
-from phonechain.app.storage.tables import FileError, Job
+from phonechain.app.storage.tables import FileError, Job, ModelVersion
 from phonechain.app.storage.workspace import Workspace
 from phonechain.features.errors import CorpusError, PhonechainError
 
 if TYPE_CHECKING:
     from phonechain.features.segments import Utterance
     from phonechain.model.labeler import PhoneLabeler
-    from phonechain.model.learning.training import Progress
     from phonechain.model.settings import Preset
 
 log = logging.getLogger(__name__)
-
-REPORT = 0.5
-"""Seconds between two reports of progress inside an epoch."""
 
 
 def settings_of(spec: dict[str, Any]) -> Preset:
@@ -53,8 +50,9 @@ def run(workspace: Workspace, job: Job) -> None:
     """
     execution.one_thread()
     spec = job.spec
-    corpus = execution.corpus_of(workspace, spec["corpus"])
-    report = _Report(workspace, job)
+    with workspace.db.read() as session:
+        corpus = corpora.get(session, spec["corpus"])
+    report = ProgressReporter(workspace, job)
     errors: list[FileError] = []
 
     def bad(line: Line, error: PhonechainError) -> None:
@@ -81,8 +79,21 @@ def run(workspace: Workspace, job: Job) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"model.{job.attempt}.safetensors"
     labeler.save(path)
-    retry_database(versions.keep_trained, workspace, job, path, labeler.start_)
+    retry_database(_succeed, workspace, job, labeler, path)
     discard(workspace, job.id)
+
+
+def _succeed(workspace: Workspace, job: Job, labeler: PhoneLabeler, path: Path) -> None:
+    """Add the model as a version and end the job, both or neither. Raises Fenced, StorageFull."""
+    digest = workspace.store.put(path)
+    row = versions.make_row(labeler, job.spec["name"], digest, path.stat().st_size, job.id)
+    result = {"name": row.name, "version": row.version, "blob": digest, "metrics": labeler.metrics_}
+    if labeler.start_:  # what the training began with, where that is worth a word
+        result["start"] = labeler.start_
+    with workspace.db.write() as session:
+        if session.get(ModelVersion, (row.name, row.version)) is None:
+            session.add(row)
+        repository.succeed(session, job.id, job.attempt, result)
 
 
 def _labeler(spec: dict[str, Any], base: PhoneLabeler | None) -> PhoneLabeler:
@@ -110,7 +121,7 @@ def _fit(
     base: PhoneLabeler | None,
     utterances: list[Utterance],
     dev: list[Utterance] | None,
-    report: _Report,
+    report: ProgressReporter,
 ) -> None:
     folder = workspace.run_folder(job.id)
     folder.mkdir(parents=True, exist_ok=True)
@@ -173,63 +184,3 @@ def split_of(utterances: list[Utterance], spec: dict[str, Any]) -> tuple[list[Ut
 def discard(workspace: Workspace, id: str) -> None:
     """Remove the checkpoint and the features of a job that has ended."""
     shutil.rmtree(workspace.run_folder(id), ignore_errors=True)
-
-
-class _Report:
-    """Writes what training reports into the job's row, not too often, and stops it where it is not wanted any more.
-
-    Stopping is by exception, out of whatever calls back: a cancelled job need not fit a temperature first.
-    """
-
-    def __init__(self, workspace: Workspace, job: Job) -> None:
-        self.place, self.job = workspace, job
-        self.still_wanted = Throttle(lambda: repository.wanted(workspace.db, job.id, job.attempt))
-        self._next = 0.0
-        self._start = ""
-
-    def stop(self) -> bool:
-        self.still_wanted()
-        return False
-
-    def counting(self, stage: str) -> Any:
-        """A callback (done, total)."""
-        return lambda done, total: self._maybe(stage, done, total, "utterances", "", {})
-
-    def event(self, event: Progress) -> None:
-        """What `fit` calls."""
-        if event.stage == "epoch":
-            retry_database(
-                repository.progress, self.place.db, self.job.id, self.job.attempt, finished=True, stage="train",
-                done=event.done, total=event.total, unit="epochs", message=event.message or self._start,
-                metrics=dict(event.metrics),
-            )  # fmt: skip
-            return
-        if event.stage == "start":
-            self._start = event.message  # stays beside what follows
-        message = event.message or (self._start if event.stage == "train" else "")
-        self._maybe(event.stage, event.done, event.total, event.unit, message, dict(event.metrics))
-
-    def stage(self, stage: str, done: int, total: int, unit: str) -> None:
-        """A new stage."""
-        retry_database(
-            repository.progress, self.place.db, self.job.id, self.job.attempt, stage=stage, done=done, total=total,
-            unit=unit, message="",
-        )  # fmt: skip
-
-    def _maybe(self, stage: str, done: int, total: int, unit: str, message: str, metrics: dict[str, float]) -> None:
-        self.still_wanted()
-        now = time.monotonic()
-        if now < self._next and done < total:
-            return
-        self._next = now + REPORT
-        values: dict[str, Any] = {"stage": stage, "done": done, "total": total, "unit": unit, "message": message}
-        if metrics:
-            values["metrics"] = metrics
-        retry_database(repository.progress, self.place.db, self.job.id, self.job.attempt, **values)
-
-
-def has_checkpoint(folder: Path) -> bool:
-    """Whether a run can go on from a whole epoch."""
-    from phonechain.model.learning.training import CHECKPOINT
-
-    return (folder / CHECKPOINT).exists()

@@ -11,29 +11,61 @@ from __future__ import annotations
 
 import base64
 import binascii
-import hashlib
-import hmac
+import contextlib
 import ipaddress
 import json
 import logging
 import socket
+import threading
 import time
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
 from sqlalchemy import select, update
+from standardwebhooks import Webhook
 
 from phonechain.app.jobs import repository
 from phonechain.app.problems.errors import WebhookRefused
 from phonechain.app.storage.database import Database
 from phonechain.app.storage.tables import Job
+from phonechain.features.errors import PhonechainError
 
 TRIES = (5, 300, 1800, 7200, 18_000, 36_000, 50_400, 72_000)
 """Seconds between tries, with growing patience: about two days in all."""
 TIMEOUT = 15.0
+TICK = 1.0
+"""Seconds between two looks at which webhooks are due."""
 
 log = logging.getLogger(__name__)
+
+
+class WebhookSender:
+    """A thread of its own: those who are called may take their time."""
+
+    def __init__(self, db: Database, secret: str | None, private: bool) -> None:
+        self.db, self.secret, self.private = db, secret, private
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="webhooks", daemon=True)
+
+    def start(self) -> None:
+        """Begin to call."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Call nobody any more; a call under way is not waited for, since the next service tries it again."""
+        self._stopping.set()
+
+    def _run(self) -> None:
+        while not self._stopping.wait(TICK):
+            try:
+                for job in due(self.db) if self.db.migrated else ():
+                    deliver(self.db, job, repository.job_to_json(job), self.secret, self.private)
+            except PhonechainError as error:
+                log.warning("webhooks wait: %s", error)
+            except Exception:
+                log.exception("a webhook failed; the others go on")
 
 
 def check(url: str, private: bool) -> list[str]:
@@ -73,10 +105,9 @@ def _refused(wanted: str, url: str) -> WebhookRefused:
 def secret_bytes(secret: str) -> bytes:
     """The key of a secret: base64 behind `whsec_`, else its text."""
     if secret.startswith("whsec_"):
-        try:
-            return base64.b64decode(secret.removeprefix("whsec_"), validate=True)
-        except (binascii.Error, ValueError):
-            pass
+        with contextlib.suppress(binascii.Error, ValueError):
+            if key := base64.b64decode(secret.removeprefix("whsec_"), validate=True):
+                return key
     return secret.encode()
 
 
@@ -84,8 +115,8 @@ def sign(secret: str | None, id: str, moment: int, body: bytes) -> dict[str, str
     """The headers of one call."""
     headers = {"webhook-id": id, "webhook-timestamp": str(moment), "content-type": "application/json"}
     if secret is not None:
-        digest = hmac.new(secret_bytes(secret), f"{id}.{moment}.".encode() + body, hashlib.sha256).digest()
-        headers["webhook-signature"] = "v1," + base64.b64encode(digest).decode()
+        signature = Webhook(secret_bytes(secret)).sign(id, datetime.fromtimestamp(moment, UTC), body.decode())
+        headers["webhook-signature"] = signature
     return headers
 
 

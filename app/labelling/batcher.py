@@ -2,8 +2,8 @@
 
 Decoding and features run in a small pool of threads, inference in one thread; the event loop does neither. While the
 model works on one batch the next requests gather, and the worker takes what has gathered: batches grow with the load,
-and a lone request waits for nobody. A request holds one of `queue_size` places from the moment its body is read until
-its answer is written; when all are taken, further ones are refused at once.
+and a lone request waits for nobody. A request counts from the moment its body is read until its answer is
+rendered; while `queue_size` are in progress, further ones are refused at once.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import asyncio
 import contextlib
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from phonechain.app.labelling.pipeline import label_sequences
-from phonechain.app.models.registry import Entry
+from phonechain.app.models.catalog import Entry
 from phonechain.app.problems.errors import NotReady, Overloaded
 from phonechain.app.settings import Settings, cores
 from phonechain.features.phones.comparison import LabelComparison
@@ -105,15 +105,15 @@ class Batcher:
             raise NotReady("the service is starting or stopping", retry_after=self.settings.retry_after)
         if self.taken >= self.settings.queue_size:
             raise Overloaded(
-                f"expected fewer than {self.settings.queue_size} requests at a time, got as many",
+                f"server busy: {self.taken} requests in progress (limit {self.settings.queue_size})",
                 retry_after=self.settings.retry_after,
                 value=self.taken,
                 limit=self.settings.queue_size,
             )
 
-    @contextlib.asynccontextmanager
-    async def place(self) -> AsyncIterator[None]:
-        """Hold one of the places. Raises Overloaded, NotReady."""
+    @contextlib.contextmanager
+    def admit(self) -> Iterator[None]:
+        """Count a request in progress. Raises Overloaded, NotReady."""
         self.refuse_if_full()
         self.taken += 1
         try:

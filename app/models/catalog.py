@@ -1,37 +1,161 @@
-"""Which model a request means: a version on the shelf, by name, version or alias, or one that the service came with.
+"""Which model a name means: a stored version, by name, version or alias, or one that the service was started with.
 
-The shelf is asked at most once a second for a name, and loaded models are kept; a database that is away leaves what was
-known last.
+The database is asked at most once a second for a name, and loaded models are kept; while the database is away, what was
+known last holds.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 import time
 from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from phonechain.app.jobs.engine import Engine
-from phonechain.app.models import repository as versions
-from phonechain.app.models.registry import Entry, Registry, model_files
-from phonechain.app.problems.errors import DatabaseAway
+from phonechain.app.models import repository
+from phonechain.app.problems.errors import DatabaseAway, UnknownModel
 from phonechain.app.settings import Settings
 from phonechain.app.storage.tables import ModelVersion
 from phonechain.app.storage.workspace import Workspace
+from phonechain.features.errors import ModelFileError, SettingsError
+
+if TYPE_CHECKING:
+    from phonechain.model.files.header import Header
+    from phonechain.model.labeler import PhoneLabeler
 
 FRESH = 1.0
 """Seconds for which an answer of the database is good."""
 MOST = 16
 """Loaded versions that are kept."""
 
+DEFAULT = "default"
+SUFFIX = ".safetensors"
 
-class Models:
-    """What `model` in a request can be. Its methods with `in_thread` in the name go to the database."""
 
-    def __init__(self, settings: Settings, registry: Registry, workspace: Workspace, engine: Engine) -> None:
-        self.settings, self.registry, self.place, self.engine = settings, registry, workspace, engine
+@dataclass(frozen=True)
+class Entry:
+    """A loaded model under the name that requests call it by."""
+
+    name: str
+    labeler: PhoneLabeler
+
+    @cached_property
+    def version(self) -> str:
+        return str(self.labeler.card_.get("version", ""))
+
+    @property
+    def card(self) -> dict[str, Any]:
+        return dict(self.labeler.card_)
+
+    def summary(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "version": self.version,
+            "labels": len(self.labeler.labels_),
+            "title": self.labeler.card_.get("name"),
+        }
+
+    def detail(self) -> dict[str, Any]:
+        return {**self.summary(), "label_set": list(self.labeler.labels_), "card": self.card}
+
+
+class Registry:
+    """Names to loaded models. Filled once at the start; a model that cannot be read stops the start."""
+
+    def __init__(self, entries: dict[str, Entry]) -> None:
+        self._entries = entries
+
+    @classmethod
+    def load(cls, settings: Settings) -> Registry:
+        """Load the default model and those of the settings' folder.
+
+        Raises:
+            ModelFileError: a file is not a model.
+            SettingsError: the folder is not there.
+        """
+        from phonechain.model.labeler import PhoneLabeler
+
+        entries = {}
+        for name, path in model_files(settings).items():
+            try:
+                entries[name] = Entry(name, PhoneLabeler.load(path))
+            except ModelFileError as error:
+                where = "PHONECHAIN_MODEL" if name == DEFAULT else "PHONECHAIN_MODELS"
+                raise ModelFileError(f"{where}: {error}") from None
+        return cls(entries)
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(self._entries.values())
+
+    def get(self, name: str) -> Entry:
+        """Raises UnknownModel, which lists the names."""
+        try:
+            return self._entries[name]
+        except KeyError:
+            names = ", ".join(self._entries)
+            raise UnknownModel(
+                f"unknown model {name[:80]!r}; there are {names}", pointer="model", value=name[:80]
+            ) from None
+
+
+def model_files(settings: Settings) -> dict[str, Path]:
+    """The file of each model name, the default first."""
+    from phonechain.model import pretrained_path
+
+    files = {DEFAULT: settings.model if settings.model is not None else pretrained_path()}
+    if settings.models is not None:
+        if not settings.models.is_dir():
+            raise SettingsError(
+                f"PHONECHAIN_MODELS: expected a folder, got {settings.models}", value=str(settings.models)
+            )
+        for path in sorted(settings.models.glob(f"*{SUFFIX}")):
+            if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", path.stem):
+                raise SettingsError(
+                    "PHONECHAIN_MODELS: expected file names of letters, digits, dots, hyphens and underscores, "
+                    f"got {path.name!r}"
+                )
+            if path.stem == DEFAULT:
+                raise SettingsError(
+                    "PHONECHAIN_MODELS: expected no model called default (PHONECHAIN_MODEL sets that one)"
+                )
+            files[path.stem] = path
+    return files
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFile:
+    """A model that a job uses: its name, its version, and its file as a blob."""
+
+    name: str
+    version: str
+    blob: str
+    path: Path
+
+    def reference(self) -> dict[str, str]:
+        """What the job keeps of it."""
+        return {"name": self.name, "version": self.version, "blob": self.blob}
+
+    def header(self) -> Header:
+        """Labels, settings and card, without the weights. Raises ModelFileError."""
+        from phonechain.model.files import modelfile
+
+        return modelfile.read_header(self.path, name=f"{self.name}@{self.version}")
+
+
+class ModelCatalog:
+    """What `model` in a request can be. All but `get` wait for the database: call them in a thread."""
+
+    def __init__(self, settings: Settings, registry: Registry, workspace: Workspace) -> None:
+        self.settings, self.registry, self.workspace = settings, registry, workspace
         self._known: dict[str, tuple[float, ModelVersion | None]] = {}
         self._loaded: OrderedDict[str, Entry] = OrderedDict()
+        self._files: dict[str, ModelFile] = {}
+        """The files of models that the service came with, once a job has needed them."""
         self._lock = threading.Lock()
 
     async def get(self, name: str) -> Entry:
@@ -43,13 +167,12 @@ class Models:
                 return self.registry.get(name)
             if (entry := self._loaded.get(row.blob)) is not None:
                 return entry
-        elif not self.engine.migrated and not self.engine.has_database():
-            return self.registry.get(name)  # nothing was ever put on the shelf
-        return await asyncio.to_thread(self.get_in_thread, name)
+        elif not self.workspace.db.migrated and not self.workspace.db.exists:
+            return self.registry.get(name)  # nothing was ever stored
+        return await asyncio.to_thread(self._load, name)
 
-    def get_in_thread(self, name: str) -> Entry:
-        """As `get`, asking the database."""
-        row = self.version_in_thread(name)
+    def _load(self, name: str) -> Entry:
+        row = self.find(name)
         if row is None:
             return self.registry.get(name)
         with self._lock:
@@ -57,19 +180,19 @@ class Models:
             if entry is None:
                 from phonechain.model.labeler import PhoneLabeler
 
-                entry = Entry(row.name, PhoneLabeler.load(self.place.store.local(row.blob)))
+                entry = Entry(row.name, PhoneLabeler.load(self.workspace.store.local(row.blob)))
                 self._loaded[row.blob] = entry
                 while len(self._loaded) > MOST:
                     self._loaded.popitem(last=False)
             self._loaded.move_to_end(row.blob)
         return entry
 
-    def version_in_thread(self, name: str) -> ModelVersion | None:
-        """The version on the shelf that `name` stands for; None where the shelf does not have it."""
+    def find(self, name: str) -> ModelVersion | None:
+        """The stored version that `name` stands for; None where there is none."""
         try:
-            self.engine.ready_database()
-            with self.place.db.read() as session:
-                row = versions.find(session, name[:200])
+            self.workspace.db.migrate()
+            with self.workspace.db.read() as session:
+                row = repository.find(session, name[:200])
         except DatabaseAway:
             if name in self._known:
                 return self._known[name][1]
@@ -79,22 +202,28 @@ class Models:
         self._known[name] = (time.monotonic(), row)
         return row
 
+    def resolve(self, name: str) -> ModelFile:
+        """The file of the model that `name` stands for now, as a job needs it.
+
+        Raises:
+            UnknownModel, StorageFull, DatabaseAway.
+        """
+        with self.workspace.db.read() as session:
+            row = repository.find(session, name[:200])
+        if row is not None:
+            return ModelFile(row.name, row.version, row.blob, self.workspace.store.local(row.blob))
+        known = self._files.get(name)
+        if known is None or not known.path.exists():
+            entry, store = self.registry.get(name), self.workspace.store
+            digest = store.put(model_files(self.settings)[entry.name])
+            known = self._files[name] = ModelFile(entry.name, entry.version, digest, store.local(digest))
+        return known
+
     def loaded(self) -> list[Entry]:
         """Every model in memory."""
         with self._lock:
             return [*self.registry, *self._loaded.values()]
 
     def forget(self) -> None:
-        """Something on the shelf has changed."""
+        """A stored version or an alias has changed."""
         self._known.clear()
-
-    def reference_in_thread(self, name: str) -> dict[str, str]:
-        """Name, version and blob of a model, for a job. Raises UnknownModel, StorageFull."""
-        self.engine.ready_database()
-        with self.place.db.read() as session:
-            row = versions.find(session, name[:200])
-        if row is not None:
-            return versions.reference(row)
-        entry = self.registry.get(name)
-        path = model_files(self.settings)[entry.name]
-        return {"name": entry.name, "version": entry.version, "blob": self.place.store.put(path)}

@@ -25,14 +25,14 @@ from prometheus_client.exposition import choose_encoder
 
 from phonechain.app.jobs import repository
 from phonechain.app.problems.types import TYPES
+from phonechain.app.storage.database import Database
 from phonechain.app.storage.tables import STATES
 from phonechain.app.version import version
 from phonechain.features.errors import PhonechainError
 
 if TYPE_CHECKING:
-    from phonechain.app.jobs.engine import Engine
     from phonechain.app.labelling.batcher import Batcher
-    from phonechain.app.models.catalog import Models
+    from phonechain.app.models.catalog import ModelCatalog
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 NO_ROUTE = "none"
@@ -41,7 +41,7 @@ NO_ROUTE = "none"
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 FRESH = 5.0
 """Seconds for which a count of the jobs is good."""
-PATIENCE = 2.0
+TIMEOUT = 2.0
 """Seconds that a reader of the metrics waits for the database."""
 
 
@@ -119,11 +119,11 @@ class Metrics:
         return encode(self.registry), media_type
 
 
-class Now:
-    """What is read when asked for: places, loaded models, jobs by state."""
+class Gauges:
+    """What is read when asked for: the queue, loaded models, jobs by state."""
 
-    def __init__(self, batcher: Batcher, models: Models, engine: Engine) -> None:
-        self.batcher, self.models, self.engine = batcher, models, engine
+    def __init__(self, batcher: Batcher, models: ModelCatalog, db: Database) -> None:
+        self.batcher, self.models, self.db = batcher, models, db
         self.jobs: dict[str, int] = {}
         self._read = float("-inf")
         self._reading: asyncio.Future[dict[str, int]] | None = None
@@ -136,15 +136,15 @@ class Now:
         if self._reading is None or self._reading.done():
             self._reading = asyncio.get_running_loop().run_in_executor(self._pool, self._count)
         try:
-            self.jobs = await asyncio.wait_for(asyncio.shield(self._reading), PATIENCE)
+            self.jobs = await asyncio.wait_for(asyncio.shield(self._reading), TIMEOUT)
             self._read = time.monotonic()
         except (PhonechainError, TimeoutError):
             self.jobs = {}
 
     def _count(self) -> dict[str, int]:
         counted = dict.fromkeys(STATES, 0)
-        if self.engine.migrated and self.engine.has_database():
-            counted |= repository.count_by_state(self.engine.place.db)
+        if self.db.migrated and self.db.exists:
+            counted |= repository.count_by_state(self.db)
         return counted
 
     def close(self) -> None:
@@ -156,8 +156,12 @@ class Now:
         yield InfoMetricFamily("phonechain", "The package.", {"version": version()})
         batcher = self.batcher
         for name, text, value in (
-            ("queue_limit", "Places for requests that are decoded, wait or are labelled.", batcher.settings.queue_size),
-            ("queue_taken", "Places taken.", batcher.taken),
+            (
+                "queue_limit",
+                "Most requests that may be decoded, wait or be labelled at one time.",
+                batcher.settings.queue_size,
+            ),
+            ("queue_taken", "Requests that are decoded, wait or are labelled.", batcher.taken),
             ("queue_depth", "Utterances that are decoded and wait for a batch.", batcher.waiting),
         ):
             yield GaugeMetricFamily(f"phonechain_{name}", text, value)

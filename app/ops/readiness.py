@@ -9,27 +9,40 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
 from sqlalchemy import text
 
-from phonechain.app.jobs.engine import Engine
+from phonechain.app.jobs.dask_cluster import DaskCluster
 from phonechain.app.labelling.batcher import Batcher
 from phonechain.app.settings import Settings
+from phonechain.app.storage.database import Database
 from phonechain.features.errors import PhonechainError
 
 READY = "ready"
 
 
-class Readiness:
-    """Asks the parts of the service how they are. `stopping` is set as soon as the service is told to end."""
+@dataclass(slots=True)
+class Shutdown:
+    """How far the end of the service has come."""
 
-    def __init__(self, settings: Settings, batcher: Batcher, engine: Engine) -> None:
+    begun: bool = False
+    """The service was told to end: it is not ready any more."""
+    closed: bool = False
+    """It takes no new connections: an answer tells its client to close the one that it has."""
+
+
+class Readiness:
+    """Asks the parts of the service how they are."""
+
+    def __init__(
+        self, settings: Settings, batcher: Batcher, db: Database, cluster: DaskCluster, shutdown: Shutdown
+    ) -> None:
         self.timeout = settings.ready_timeout
         self.scheduler = settings.scheduler
-        self.batcher, self.engine = batcher, engine
-        self.stopping = False
+        self.batcher, self.db, self.cluster, self.shutdown = batcher, db, cluster, shutdown
         self._pool = ThreadPoolExecutor(1, "ready")
         self._asked: dict[str, asyncio.Future[Any]] = {}
 
@@ -45,7 +58,7 @@ class Readiness:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _models(self) -> str:
-        if self.stopping:
+        if self.shutdown.begun:
             return "the service is stopping"
         return READY if self.batcher.ready else "the service is starting or stopping"
 
@@ -56,24 +69,24 @@ class Readiness:
         try:
             return await asyncio.wait_for(asyncio.shield(asked), self.timeout)
         except TimeoutError:
-            return f"expected an answer within {self.timeout:g} s, got none"
+            return f"no answer within {self.timeout:g} s"
         except (PhonechainError, OSError) as error:
             return " ".join(str(error).split())[:200] or type(error).__name__
 
     async def _ask_database(self) -> str:
-        if not self.engine.has_database():
+        if not self.db.exists:
             return READY  # an SQLite file, made when it is first needed
         return await asyncio.get_running_loop().run_in_executor(self._pool, self._select)
 
     def _select(self) -> str:
-        with self.engine.place.db.read() as session:
+        with self.db.read() as session:
             session.execute(text("SELECT 1"))
         return READY
 
     async def _ask_scheduler(self) -> str:
         if self.scheduler is None:  # the service's own, started with the first job
-            return READY if self.engine.away is None else self.engine.away
-        if self.engine.connected:
+            return READY if self.cluster.away is None else self.cluster.away
+        if self.cluster.connected:
             return READY
         address = urlsplit(self.scheduler)
         _, writer = await asyncio.open_connection(address.hostname, address.port)

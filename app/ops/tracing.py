@@ -26,6 +26,7 @@ class Tracing:
 
     def __init__(self, provider: Any = None) -> None:
         self._provider = provider
+        self.enabled = provider is not None
         self._tracer: Any = None
         if provider is not None:
             from opentelemetry import trace

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from phonechain.app.http import pagination as paging
 from phonechain.app.reviews import intake
 from phonechain.app.reviews.repository import LogState
 from phonechain.app.reviews.tables import Review, ReviewFile, ReviewOperation
+from phonechain.app.storage.ids import timestamp
 
 
 def summary(row: Review, files: int, segments: int) -> dict[str, Any]:
@@ -18,8 +18,8 @@ def summary(row: Review, files: int, segments: int) -> dict[str, Any]:
         "revision": row.revision,
         "files": files,
         "segments": segments,
-        "created": paging.timestamp(row.created),
-        "changed": paging.timestamp(row.changed),
+        "created": timestamp(row.created),
+        "changed": timestamp(row.changed),
     }
 
 
@@ -29,8 +29,8 @@ def review_document(row: Review, files: list[ReviewFile], state: LogState) -> di
         "id": row.id,
         "name": row.name,
         **state.to_json(),
-        "created": paging.timestamp(row.created),
-        "changed": paging.timestamp(row.changed),
+        "created": timestamp(row.created),
+        "changed": timestamp(row.changed),
         "files": [file_document(file) for file in files],
     }
 
@@ -67,7 +67,7 @@ def log_document(state: LogState, rows: list[ReviewOperation]) -> dict[str, Any]
                 "before": row.before,
                 "after": row.after,
                 "target": row.target,
-                "at": paging.timestamp(row.at),
+                "at": timestamp(row.at),
             }
             for row in rows
         ],

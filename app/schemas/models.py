@@ -16,7 +16,7 @@ class ModelSummary(BaseModel):
     title: str | None = Field(None, description="The name on its card.")
     size: int | None = Field(None, description="Bytes of its file, for a version on the versions.")
     job: str | None = Field(None, description="The job that trained it, if one did.")
-    created: str | None = Field(None, description="When it was put on the shelf; null for a model of the service.")
+    created: str | None = Field(None, description="When it was stored; null for a model that the service came with.")
 
 
 class ModelDetail(ModelSummary):

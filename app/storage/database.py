@@ -31,7 +31,9 @@ def sqlite_url(path: Path) -> str:
 
 
 class Database:
-    """An engine and its sessions. Cheap to make: it connects when it is first used.
+    """An engine, its sessions and its migrations. Cheap to make: it connects when it is first used.
+
+    `migrated` says that the tables are up to date, or that somebody else sees to that.
 
     Raises:
         SettingsError: not the URL of a database that is known here.
@@ -61,6 +63,26 @@ class Database:
             event.listen(self.engine, "connect", _on_connect)
             event.listen(self.engine, "begin", _begin)
         self._writes = self.engine.execution_options(writes=True)
+        self.migrated = False
+        self._migrating = threading.Lock()
+
+    @property
+    def exists(self) -> bool:
+        """False for an SQLite file that nobody has made yet: nothing was ever kept there."""
+        return not self.sqlite or Path(self.engine.url.database or "").exists()
+
+    def migrate(self) -> None:
+        """Bring the tables up to date, once a process. Raises DatabaseAway, StorageFull."""
+        if self.migrated:
+            return
+        from phonechain.app.storage.migrations import migrate
+
+        with self._migrating:
+            if not self.migrated:
+                if self.sqlite:
+                    Path(self.engine.url.database or "").parent.mkdir(parents=True, exist_ok=True)
+                migrate.upgrade(self)
+                self.migrated = True
 
     @contextmanager
     def read(self) -> Iterator[Session]:
@@ -76,27 +98,27 @@ class Database:
         """
         with self._session(self._writes) as session:
             yield session
-            with self._told():
+            with self._translated():
                 session.commit()
 
     @contextmanager
     def _session(self, engine: Engine) -> Iterator[Session]:
-        with self._told(), Session(engine, expire_on_commit=False) as session:
+        with self._translated(), Session(engine, expire_on_commit=False) as session:
             yield session
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _translated(self) -> Iterator[None]:
         try:
             yield
         except DBAPIError as error:
-            raise self._as_ours(error) from error
+            raise self._translate(error) from error
 
-    def _as_ours(self, error: DBAPIError) -> Exception:
+    def _translate(self, error: DBAPIError) -> Exception:
         """The error as one of this service where it is about the database's state and not about a statement."""
         original = error.orig
         text = str(original)
         if "disk is full" in text or getattr(original, "sqlstate", None) == "53100":
-            return StorageFull("expected room for the database, got a full disk")
+            return StorageFull("disk full: the database cannot grow")
         away = error.connection_invalidated or isinstance(original, sqlite3.OperationalError)
         state = getattr(original, "sqlstate", None)
         # Without a state psycopg could not connect; 08, 57 and 53 are the classes of connection exceptions, operator
@@ -105,7 +127,7 @@ class Database:
             away = away or (state or "08")[:2] in ("08", "57", "53")
         if away and "no such" not in text and "syntax error" not in text:
             return DatabaseAway(
-                f"expected the database to answer, got: {' '.join(text.split())[:200]}", retry_after=self.retry_after
+                f"the database does not answer: {' '.join(text.split())[:200]}", retry_after=self.retry_after
             )
         return error
 

@@ -1,10 +1,14 @@
-"""Identifiers that sort by time: 48 bits of milliseconds and 80 random bits in Crockford's base 32, as ULID has it."""
+"""Identifiers and times.
+
+Identifiers sort by time: 48 bits of milliseconds and 80 random bits in Crockford's base 32, as ULID has it.
+"""
 
 from __future__ import annotations
 
 import secrets
 import threading
 import time
+from datetime import UTC, datetime
 
 _DIGITS = "0123456789abcdefghjkmnpqrstvwxyz"
 LENGTH = 26
@@ -26,3 +30,10 @@ def new_id() -> str:
 def is_id(text: str) -> bool:
     """Whether this can be an identifier at all."""
     return len(text) == LENGTH and all(c in _DIGITS for c in text)
+
+
+def timestamp(seconds: float | None) -> str | None:
+    """A time as RFC 3339 has it, in UTC."""
+    if seconds is None:
+        return None
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

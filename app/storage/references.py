@@ -1,11 +1,11 @@
-"""Which blobs are still needed: by corpora, models, jobs and their results, reviews. A blob may serve several."""
+"""Which blobs are still needed: by corpora, models, jobs, their parts and results, reviews. A blob may serve several."""
 
 from __future__ import annotations
 
 from sqlalchemy import or_, select
 
 from phonechain.app.reviews.tables import ReviewFile
-from phonechain.app.storage.tables import Corpus, Job, ModelVersion, Shard
+from phonechain.app.storage.tables import UNFINISHED, Corpus, Job, ModelVersion, Shard
 from phonechain.app.storage.workspace import Workspace
 
 
@@ -29,7 +29,8 @@ def needed(workspace: Workspace, digest: str) -> bool:
         ):
             if session.scalars(query.limit(1)).first() is not None:
                 return True
-    return False
+        unfinished = session.scalars(select(Job.spec).where(Job.state.in_(UNFINISHED)))
+        return any(digest == (spec.get(use) or {}).get("blob") for spec in unfinished for use in ("model", "base"))
 
 
 def drop(workspace: Workspace, *digests: str) -> None:

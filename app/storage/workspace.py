@@ -44,7 +44,7 @@ class Workspace:
         """Plain values, for the way to a worker."""
         return asdict(self)
 
-    @property
+    @cached_property
     def db(self) -> Database:
         return shared(self.database)
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import mmap
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -120,6 +121,22 @@ def read(
     return tensors, replace(header, version=found[:12])
 
 
+def read_header(source: str | Path, *, name: str | None = None) -> Header:
+    """The header of a model file without its tensors, which are neither read nor compared with its digest.
+
+    Raises ModelFileError for anything but a whole model file of this format version.
+    """
+    name = name or str(source)
+    try:
+        with Path(source).open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            facts = _own_facts(data, name)
+    except (OSError, ValueError) as error:  # ValueError: an empty file, a null byte in the path
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ModelFileError(f"expected a model file, got {name!r}: {reason}", pointer=name) from error
+    digest = _pop(facts, "sha256", name)
+    return replace(from_facts(facts), version=str(digest)[:12])
+
+
 # ------------------------------------------------------------------------------------------------------------ container
 
 
@@ -141,7 +158,7 @@ def _bytes(source: str | Path | bytes | bytearray, max_bytes: int, name: str | N
     return data, name
 
 
-def _own_facts(data: bytes, name: str) -> dict[str, Any]:
+def _own_facts(data: bytes | mmap.mmap, name: str) -> dict[str, Any]:
     """Phonechain's facts out of the container's header; says of anything else what it is."""
     wanted = f"expected a Phonechain model file ({SUFFIX})"
     if not data:

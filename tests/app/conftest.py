@@ -18,7 +18,7 @@ from fastapi import FastAPI
 
 from phonechain.app import samples
 from phonechain.app.main import create_app
-from phonechain.app.models.registry import Registry
+from phonechain.app.models.catalog import Registry
 from phonechain.app.settings import Settings, load
 
 AUDIO = samples.AUDIO.read_bytes()

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from phonechain.app.models.registry import Registry
+from phonechain.app.models.catalog import Registry
 from phonechain.features import annotation as notation
 from tests.app.conftest import AUDIO, DURATION, LAB, TEXTGRID, Client, lab, speech, wav
 

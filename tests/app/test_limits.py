@@ -5,19 +5,34 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, MutableMapping
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from phonechain.app.http.middleware.limits import BodyLimit
+from phonechain.app.http.gateway import Gateway
+from phonechain.app.models.catalog import Registry
+from phonechain.app.ops.tracing import Tracing
+from phonechain.app.services import Services
+from phonechain.app.settings import Settings
 from phonechain.features.errors import PhonechainError
 from tests.app.conftest import AUDIO, TEXTGRID, lab, wav
 
 Serve = Callable[..., Any]
 
 
-def test_a_body_announced_too_long_is_not_read() -> None:
+NO_ROUTES = SimpleNamespace(routes=[])
+
+
+def gateway(app: Any, limit: int, registry: Registry) -> Gateway:
+    """The gateway in front of `app`, with a limit below what a setting may be."""
+    settings = Settings(max_body_bytes=1024).model_copy(update={"max_body_bytes": limit})
+    parts = Services.create(settings, registry, Tracing())
+    return Gateway(app, settings, parts.keyring, parts.metrics, parts.tracing, parts.shutdown)
+
+
+def test_a_body_announced_too_long_is_not_read(registry: Registry) -> None:
     read: list[str] = []
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -32,34 +47,44 @@ def test_a_body_announced_too_long_is_not_read() -> None:
     async def send(message: MutableMapping[str, Any]) -> None:
         sent.append(message)
 
-    scope = {"type": "http", "method": "POST", "path": "/classify", "headers": [(b"content-length", b"101")]}
-    asyncio.run(BodyLimit(app, 100)(scope, receive, send))
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/classify",
+        "headers": [(b"content-length", b"101")],
+        "app": NO_ROUTES,
+    }
+    asyncio.run(gateway(app, 100, registry)(scope, receive, send))
     assert sent[0]["status"] == 413
     assert json.loads(sent[1]["body"])["limit"] == 100
     assert read == []
 
 
 @pytest.mark.parametrize(("sizes", "passes"), [([50, 50], True), ([50, 51], False), ([101], False), ([], True)])
-def test_a_body_is_counted_while_it_comes(sizes: list[int], passes: bool) -> None:
+def test_a_body_is_counted_while_it_comes(sizes: list[int], passes: bool, registry: Registry) -> None:
     parts = [{"type": "http.request", "body": b"x" * size, "more_body": True} for size in sizes]
     parts.append({"type": "http.request", "body": b"", "more_body": False})
     queue = iter(parts)
 
+    raised: list[PhonechainError] = []
+
     async def app(scope: Any, receive: Any, send: Any) -> None:
-        while (await receive())["more_body"]:
-            pass
+        try:
+            while (await receive())["more_body"]:
+                pass
+        except PhonechainError as error:
+            raised.append(error)
 
     async def receive() -> dict[str, Any]:
         return next(queue)
 
     async def send(message: MutableMapping[str, Any]) -> None: ...
 
-    run = BodyLimit(app, 100)({"type": "http", "method": "POST", "path": "/classify", "headers": []}, receive, send)
-    if passes:
-        asyncio.run(run)
-    else:
-        with pytest.raises(PhonechainError, match="at most 100 bytes, got 101"):
-            asyncio.run(run)
+    scope = {"type": "http", "method": "POST", "path": "/classify", "headers": [], "app": NO_ROUTES}
+    asyncio.run(gateway(app, 100, registry)(scope, receive, send))
+    assert [str(error) for error in raised] == (
+        [] if passes else ["expected a body of at most 100 bytes, got 101 received"]
+    )
 
 
 def test_the_service_refuses_long_bodies(serve: Serve) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from phonechain.app.models.registry import Registry, model_files
+from phonechain.app.models.catalog import Registry, model_files
 from phonechain.app.settings import load
 from phonechain.features.errors import ModelFileError, SettingsError
 from phonechain.model import pretrained_path
@@ -65,7 +65,7 @@ def test_health(client: Client) -> None:
 
 
 def test_not_ready_once_stopped(client: Client) -> None:
-    batcher = client.app.state.batcher
+    batcher = client.app.state.services.batcher
     batcher._stopping = True
     try:
         for response in (client.get("/health/ready"), client.classify()):

@@ -18,9 +18,9 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from phonechain.app.http.middleware.rates import Buckets
+from phonechain.app.http.rates import Buckets
 from phonechain.app.main import create_app
-from phonechain.app.models.registry import Registry
+from phonechain.app.models.catalog import Registry
 from phonechain.app.ops import logs, tracing
 from phonechain.app.ops.metrics import METHODS
 from phonechain.app.ops.tracing import Tracing
@@ -99,7 +99,7 @@ def test_jobs_are_counted(serve: Serve, tmp_path: Path) -> None:
 
     with serve(data=tmp_path) as client:
         assert client.get("/jobs").status_code == 200  # now there is a database
-        with client.app.state.workspace.db.write() as session:
+        with client.app.state.services.workspace.db.write() as session:
             for n in range(3):
                 job = Job(id=f"j{n}", kind="label", spec={"total": 0, "part": 1})
                 repository.add(session, job)
@@ -146,9 +146,9 @@ def test_who_may_read_them(serve: Serve, who: str, bare: int, with_key: int) -> 
 
 def test_refusals_are_counted_by_type(serve: Serve) -> None:
     with serve(queue_size=1) as client:
-        client.app.state.batcher.taken = 1
+        client.app.state.services.batcher.taken = 1
         refused = client.classify()
-        client.app.state.batcher.taken = 0
+        client.app.state.services.batcher.taken = 0
         found = metrics(client)
     assert refused.status_code == 503
     assert refused.headers["retry-after"] == "1"
@@ -189,7 +189,7 @@ def test_a_database_that_hangs_is_not_waited_for(serve: Serve, tmp_path: Path) -
             assert time.monotonic() - begun < 4
             assert sum(thread.name.startswith("ready") for thread in threading.enumerate()) <= 2
     assert {a.status_code for a in answers} == {503}
-    assert answers[0].json()["parts"]["database"] == "expected an answer within 0.3 s, got none"
+    assert answers[0].json()["parts"]["database"] == "no answer within 0.3 s"
 
 
 # ----------------------------------------------------------------------------------------------------------- the log

@@ -8,7 +8,7 @@ import pytest
 from fastapi import FastAPI
 
 from phonechain.app.main import create_app
-from phonechain.app.models.registry import Registry
+from phonechain.app.models.catalog import Registry
 from phonechain.app.problems import documents as problems
 from phonechain.app.problems import errors as service_errors
 from phonechain.app.settings import load

@@ -14,7 +14,7 @@ import torch
 
 from phonechain.app.labelling import pipeline as labelling
 from phonechain.app.labelling.batcher import Batcher, cores
-from phonechain.app.models.registry import Entry, Registry
+from phonechain.app.models.catalog import Entry, Registry
 from phonechain.app.problems.errors import NotReady, Overloaded
 from phonechain.app.samples import AUDIO, SEGMENTS
 from phonechain.app.settings import Settings
@@ -155,15 +155,13 @@ def test_a_request_that_was_given_up_is_not_labelled(gate: Gate, ready: labellin
     assert gate.batches == [1]
 
 
-def test_places_are_taken_and_given_back() -> None:
+def test_requests_in_progress_are_counted() -> None:
     async def work(batcher: Batcher) -> None:
-        async with batcher.place():
-            async with batcher.place():
-                with pytest.raises(Overloaded, match="fewer than 2"):
-                    batcher.refuse_if_full()
-            with pytest.raises(ZeroDivisionError):
-                async with batcher.place():
-                    raise ZeroDivisionError
+        with batcher.admit():
+            with batcher.admit(), pytest.raises(Overloaded, match=r"server busy: 2 requests in progress \(limit 2\)"):
+                batcher.refuse_if_full()
+            with pytest.raises(ZeroDivisionError), batcher.admit():
+                raise ZeroDivisionError
             assert batcher.taken == 1
         assert batcher.taken == 0
 
@@ -201,7 +199,7 @@ def test_a_request_in_its_decoding_is_answered_too(gate: Gate, ready: labelling.
         await batcher.start()
 
         async def request() -> int:
-            async with batcher.place():
+            with batcher.admit():
                 await batcher.in_pool(time.sleep, 0.2)
                 scored = await batcher.label(entry, *parts(ready, 2), n_best=1, decode="posterior")
                 return await batcher.in_pool(len, scored.labelled)

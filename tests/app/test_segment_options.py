@@ -15,7 +15,7 @@ from phonechain.app import samples
 from phonechain.app.cli import main
 from phonechain.app.labelling import pipeline as labelling
 from phonechain.app.labelling.pipeline import Gaps
-from phonechain.app.models.registry import Registry
+from phonechain.app.models.catalog import Registry
 from phonechain.features import annotation as notation
 from phonechain.features.segments import Segment
 from tests.app.conftest import LAB, Client, lab, speech, wav

@@ -18,13 +18,14 @@ from pydantic import TypeAdapter, ValidationError
 from starlette.datastructures import QueryParams, UploadFile
 from starlette.responses import Response
 
-from phonechain.app.http.dependencies import BatcherDep, MetricsDep, ModelsDep, SettingsDep
+from phonechain.app.http.dependencies import ServicesDep
+from phonechain.app.http.uploads import parse_object
 from phonechain.app.labelling import pipeline as labelling
 from phonechain.app.labelling.batcher import Scored
 from phonechain.app.labelling.pipeline import Prepared
-from phonechain.app.models.registry import Entry
+from phonechain.app.models.catalog import Entry
 from phonechain.app.problems.documents import MOST_FINDINGS, finding, invalid_request
-from phonechain.app.problems.errors import InvalidRequest, MalformedBody, UnsupportedMediaType
+from phonechain.app.problems.errors import InvalidRequest, UnsupportedMediaType
 from phonechain.app.schemas.classify import ClassifyBody, ClassifyOptions, SegmentIn, answer
 from phonechain.app.settings import Settings
 from phonechain.features import annotation as notation
@@ -60,31 +61,17 @@ class Asked:
 
 
 @router.post("/classify", summary="Label the segments of one recording")
-async def classify(
-    request: Request, settings: SettingsDep, models: ModelsDep, batcher: BatcherDep, metrics: MetricsDep
-) -> Response:
+async def classify(request: Request, services: ServicesDep) -> Response:
+    settings, batcher, metrics = services.settings, services.batcher, services.metrics
     batcher.refuse_if_full()
-    upload = await receive(request)
-    async with batcher.place():
+    upload = await receive(request, settings)
+    with batcher.admit():
         begun = time.perf_counter()
-        asked = await batcher.in_pool(understood, upload, request.query_params, settings)
-        entry = await models.get(asked.options.model)
-        ready = await batcher.in_pool(
-            labelling.prepare_utterance,
-            asked.audio,
-            asked.segmentation,
-            entry.labeler.features_,
-            tier=asked.options.tier,
-            channel=asked.options.channel,
-            fix=asked.options.fix,
-            on_bad_segment=asked.options.on_bad_segment,
-            gaps=asked.options.gap_rule,
-            max_seconds=settings.max_audio_seconds,
-            max_segments=settings.max_segments,
-            known=entry.labeler.label_set_.mapped(asked.options.map),
-        )
+        asked = await batcher.in_pool(parse_request, upload, request.query_params, settings)
+        entry = await services.models.get(asked.options.model)
+        ready = await batcher.in_pool(prepare, asked, entry, settings)
         spent = time.perf_counter() - begun
-        metrics.count_audio(ready.duration)
+        metrics.audio.inc(ready.duration)
         scored = await batcher.label(
             entry,
             ready.features,
@@ -94,17 +81,35 @@ async def classify(
             starts=ready.starts,
             comparison=ready.comparison,
         )
-        metrics.count_segments(len(scored.labelled))
-        return await batcher.in_pool(written, asked, entry, ready, scored, begun, spent)
+        metrics.segments.inc(len(scored.labelled))
+        return await batcher.in_pool(render, asked, entry, ready, scored, begun, spent)
 
 
-async def receive(request: Request) -> Upload:
+def prepare(asked: Asked, entry: Entry, settings: Settings) -> Prepared:
+    """Decode the sound and compute the features that the model takes. Runs in a thread."""
+    options = asked.options
+    return labelling.prepare_utterance(
+        asked.audio,
+        asked.segmentation,
+        entry.labeler.features_,
+        tier=options.tier,
+        channel=options.channel,
+        fix=options.fix,
+        on_bad_segment=options.on_bad_segment,
+        gaps=options.gap_rule,
+        max_seconds=settings.max_audio_seconds,
+        max_segments=settings.max_segments,
+        known=entry.labeler.label_set_.mapped(options.map),
+    )
+
+
+async def receive(request: Request, settings: Settings) -> Upload:
     """The parts of the body, unparsed.
 
     Raises:
         UnsupportedMediaType, MalformedBody, InvalidRequest, BodyTooLarge: it cannot be taken apart.
     """
-    kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
+    kind = request.state.media_type
     if kind == "application/json":
         return Upload(document=await request.body())
     if kind != "multipart/form-data":
@@ -113,9 +118,7 @@ async def receive(request: Request) -> Upload:
             f"expected the media type multipart/form-data or application/json, got {got[:80]}", value=got[:80]
         )
     upload = Upload()
-    async with request.form(
-        max_files=4, max_fields=32, max_part_size=request.app.state.settings.max_body_bytes
-    ) as form:
+    async with request.form(max_files=4, max_fields=32, max_part_size=settings.max_body_bytes) as form:
         for name, part in form.multi_items():
             if name in upload.options or (name in ("audio", "segments") and getattr(upload, name) is not None):
                 raise InvalidRequest(f"expected {name[:80]} once, got it again", pointer=name[:80])
@@ -137,7 +140,7 @@ async def receive(request: Request) -> Upload:
     return upload
 
 
-def understood(upload: Upload, query: QueryParams, settings: Settings) -> Asked:
+def parse_request(upload: Upload, query: QueryParams, settings: Settings) -> Asked:
     """Check an upload against the interface. Runs in a thread: a body may be large.
 
     Raises:
@@ -145,9 +148,7 @@ def understood(upload: Upload, query: QueryParams, settings: Settings) -> Asked:
     """
     in_query = _query(query)
     if upload.document is not None:
-        body = _json(upload.document)
-        if not isinstance(body, dict):
-            raise MalformedBody(f"expected a JSON object, got {type(body).__name__}")
+        body = parse_object(upload.document)
         checked = _checked(_BODY, _merged(body, in_query), settings, query=in_query)
         return Asked(checked, checked.audio, _listed(checked.segments), True)
     options = _checked(_OPTIONS, _merged(upload.options, in_query), settings, query=in_query)
@@ -174,15 +175,6 @@ def _query(query: QueryParams) -> dict[str, str]:
     if findings:
         raise invalid_request(findings)
     return dict(query)
-
-
-def _json(document: bytes) -> Any:
-    try:
-        return json.loads(document)
-    except RecursionError:
-        raise MalformedBody("expected JSON of a few levels, got one nested too deeply") from None
-    except ValueError as error:  # of JSON and of UTF-8
-        raise MalformedBody(f"expected JSON, got something else: {error}") from None
 
 
 def _merged(body: Mapping[str, Any], query: Mapping[str, str]) -> dict[str, Any]:
@@ -222,7 +214,7 @@ def _listed(segments: list[SegmentIn]) -> Annotation:
     return labelling.list_to_annotation([segment.as_segment() for segment in segments])
 
 
-def written(asked: Asked, entry: Entry, ready: Prepared, scored: Scored, begun: float, spent: float) -> Response:
+def render(asked: Asked, entry: Entry, ready: Prepared, scored: Scored, begun: float, spent: float) -> Response:
     """The answer in the asked format. Runs in a thread."""
     headers = {"Cache-Control": "no-store"}
     wanted = asked.options.format

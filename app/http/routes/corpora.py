@@ -13,17 +13,20 @@ from sqlalchemy import select
 from starlette.datastructures import UploadFile
 from starlette.responses import JSONResponse, Response
 
-from phonechain.app.corpora import intake
+from phonechain.app.corpora import intake, repository
 from phonechain.app.http import pagination, uploads
-from phonechain.app.http.dependencies import EngineDep, SettingsDep, WorkspaceDep
-from phonechain.app.http.routes.jobs import Cursor, Limit, _object
+from phonechain.app.http.dependencies import DatabaseDep, ServicesDep
+from phonechain.app.http.pagination import Cursor, Limit
 from phonechain.app.problems import documents as problems
-from phonechain.app.problems.errors import CorpusInUse, InvalidRequest, UnknownCorpus, UnsupportedMediaType
+from phonechain.app.problems.errors import CorpusInUse, InvalidRequest, UnsupportedMediaType
 from phonechain.app.schemas.corpora import CorpusOptions, CorpusOut, CorpusPage, RegisterCorpus
 from phonechain.app.schemas.problems import refusals
+from phonechain.app.services import Services
 from phonechain.app.settings import Settings
 from phonechain.app.storage import references
 from phonechain.app.storage.archives import Caps
+from phonechain.app.storage.database import Database
+from phonechain.app.storage.ids import timestamp
 from phonechain.app.storage.tables import UNFINISHED, Corpus, Job
 from phonechain.app.storage.workspace import Workspace
 
@@ -39,7 +42,7 @@ _BINARY = {"schema": uploads.BINARY}
 _UNKNOWN = refusals(404, 422, 503)
 
 
-def shown(corpus: Corpus) -> dict[str, Any]:
+def corpus_to_json(corpus: Corpus) -> dict[str, Any]:
     """A corpus as it is answered."""
     return {
         "id": corpus.id,
@@ -56,7 +59,7 @@ def shown(corpus: Corpus) -> dict[str, Any]:
         "options": {
             k: v for k, v in corpus.options.items() if v not in (None, [], False, "refuse") and k != "fingerprint"
         },
-        "created": pagination.timestamp(corpus.created),
+        "created": timestamp(corpus.created),
     }
 
 
@@ -100,37 +103,38 @@ def shown(corpus: Corpus) -> dict[str, Any]:
         ],
     },
 )
-async def create(request: Request, settings: SettingsDep, workspace: WorkspaceDep, engine: EngineDep) -> JSONResponse:
+async def create(request: Request, services: ServicesDep, db: DatabaseDep) -> JSONResponse:
     """A zip or tar of audio and annotations as the body or in a form; a folder or URL of the server as JSON; or a list
     of references, an object with `audio` and `annotation` (and `id`, `speaker`, `split`) a line.
     """
-    await asyncio.to_thread(engine.ready_database)
-    kind = uploads.media_type(request)
+    workspace, settings = services.workspace, services.settings
+    kind = request.state.media_type
     query = _query(request)
     if kind == "application/json":
-        asked = _model(RegisterCorpus, {**query, **_object(await uploads.small_body(request, settings.max_body_bytes))})
-        corpus = await asyncio.to_thread(_registered, workspace, settings, asked)
+        asked = _parse(RegisterCorpus, {**query, **uploads.parse_object(await request.body())})
+        corpus = await asyncio.to_thread(_register, workspace, settings, asked)
     elif kind in LISTS:
-        options = _model(CorpusOptions, query)
+        options = _parse(CorpusOptions, query)
         digest = await uploads.keep_body(request, workspace, settings.max_upload_bytes)
-        corpus = await asyncio.to_thread(_listed, workspace, settings, digest, options)
+        corpus = await asyncio.to_thread(_read_list, workspace, settings, digest, options)
     elif kind in ARCHIVES:
-        options = _model(CorpusOptions, query)
+        options = _parse(CorpusOptions, query)
         digest = await uploads.keep_body(request, workspace, settings.max_upload_bytes)
-        corpus = await asyncio.to_thread(_unpacked, workspace, settings, digest, options)
+        corpus = await asyncio.to_thread(_unpack, workspace, settings, digest, options)
     elif kind == "multipart/form-data":
-        corpus = await _form(request, settings, workspace, query)
+        corpus = await _receive_form(request, services, query)
     else:
         raise UnsupportedMediaType(
             f"expected a zip or tar file, application/json, application/jsonl or multipart/form-data, "
             f"got {kind[:80] or 'none'}",
             value=kind[:80],
         )
-    body = await asyncio.to_thread(_added, workspace, corpus)
+    body = await asyncio.to_thread(_add, db, corpus)
     return JSONResponse(body, 201, {"Location": f"/corpora/{corpus.id}"})
 
 
-async def _form(request: Request, settings: Settings, workspace: Workspace, query: Mapping[str, Any]) -> Corpus:
+async def _receive_form(request: Request, services: Services, query: Mapping[str, Any]) -> Corpus:
+    workspace, settings = services.workspace, services.settings
     async with request.form(max_files=1, max_fields=32, max_part_size=2**16) as form:
         archive = form.get("archive")
         if not isinstance(archive, UploadFile):
@@ -141,9 +145,9 @@ async def _form(request: Request, settings: Settings, workspace: Workspace, quer
                 fields.setdefault("drop", []).append(value)
             elif name != "archive":
                 fields[name] = value
-        options = _model(CorpusOptions, {**query, **fields})
+        options = _parse(CorpusOptions, {**query, **fields})
         digest = await uploads.keep_file(archive.file, workspace, settings.max_upload_bytes)
-    return await asyncio.to_thread(_unpacked, workspace, settings, digest, options)
+    return await asyncio.to_thread(_unpack, workspace, settings, digest, options)
 
 
 def _query(request: Request) -> dict[str, Any]:
@@ -158,7 +162,7 @@ def _query(request: Request) -> dict[str, Any]:
     return values
 
 
-def _model(kind: type[M], values: Mapping[str, Any]) -> M:
+def _parse(kind: type[M], values: Mapping[str, Any]) -> M:
     try:
         return kind.model_validate(values)
     except ValidationError as error:
@@ -170,14 +174,14 @@ def _options(asked: CorpusOptions) -> dict[str, Any]:
     return asked.model_dump(include=set(CorpusOptions.model_fields) - {"name"})
 
 
-def _registered(workspace: Workspace, settings: Settings, asked: RegisterCorpus) -> Corpus:
+def _register(workspace: Workspace, settings: Settings, asked: RegisterCorpus) -> Corpus:
     if asked.folder is not None:
         return intake.from_folder(workspace, asked.folder, asked.name, _options(asked), settings.roots)
     assert asked.url is not None
     return intake.from_url(workspace, asked.url, asked.name, _options(asked), settings.roots)
 
 
-def _listed(workspace: Workspace, settings: Settings, digest: str, asked: CorpusOptions) -> Corpus:
+def _read_list(workspace: Workspace, settings: Settings, digest: str, asked: CorpusOptions) -> Corpus:
     try:
         with workspace.store.local(digest).open("rb") as lines:
             corpus = intake.from_list(workspace, lines, asked.name, _options(asked), settings.roots)
@@ -189,7 +193,7 @@ def _listed(workspace: Workspace, settings: Settings, digest: str, asked: Corpus
     return corpus
 
 
-def _unpacked(workspace: Workspace, settings: Settings, digest: str, asked: CorpusOptions) -> Corpus:
+def _unpack(workspace: Workspace, settings: Settings, digest: str, asked: CorpusOptions) -> Corpus:
     caps = Caps(settings.max_archive_files, settings.max_archive_bytes)
     try:
         return intake.from_archive(workspace, digest, asked.name, _options(asked), caps)
@@ -205,66 +209,45 @@ def _discard(workspace: Workspace, digest: str) -> None:
         shutil.rmtree(workspace.root / "cache" / "corpora" / digest, ignore_errors=True)
 
 
-def _added(workspace: Workspace, corpus: Corpus) -> dict[str, Any]:
-    with workspace.db.write() as session:
+def _add(db: Database, corpus: Corpus) -> dict[str, Any]:
+    with db.write() as session:
         session.add(corpus)
         session.flush()
-        return shown(corpus)
+        return corpus_to_json(corpus)
 
 
 @router.get("", summary="Every corpus", response_model=CorpusPage, responses=_UNKNOWN)
-async def index(workspace: WorkspaceDep, engine: EngineDep, limit: Limit = 50, cursor: Cursor = None) -> dict[str, Any]:
+def index(db: DatabaseDep, limit: Limit = 50, cursor: Cursor = None) -> dict[str, Any]:
     """The newest first."""
     before = pagination.decode_cursor(cursor)
-
-    def found() -> list[Corpus]:
-        engine.ready_database()
-        query = select(Corpus).where(Corpus.hidden.is_(False)).order_by(Corpus.id.desc()).limit(limit + 1)
-        with workspace.db.read() as session:
-            return list(session.scalars(query if before is None else query.where(Corpus.id < before)))
-
-    rows = await asyncio.to_thread(found)
+    query = select(Corpus).where(Corpus.hidden.is_(False)).order_by(Corpus.id.desc()).limit(limit + 1)
+    with db.read() as session:
+        rows = list(session.scalars(query if before is None else query.where(Corpus.id < before)))
     more = len(rows) > limit
     return {
-        "corpora": [shown(row) for row in rows[:limit]],
+        "corpora": [corpus_to_json(row) for row in rows[:limit]],
         "next": pagination.encode_cursor(rows[limit - 1].id) if more else None,
     }
 
 
 @router.get("/{id}", summary="One corpus", response_model=CorpusOut, responses=_UNKNOWN)
-async def show(id: str, workspace: WorkspaceDep, engine: EngineDep) -> dict[str, Any]:
+def show(id: str, db: DatabaseDep) -> dict[str, Any]:
     """What was found in it, and what is wrong with single files."""
-
-    def found() -> Corpus | None:
-        engine.ready_database()
-        with workspace.db.read() as session:
-            return session.get(Corpus, id)
-
-    return shown(_known(await asyncio.to_thread(found), id))
+    with db.read() as session:
+        return corpus_to_json(repository.get(session, id))
 
 
 @router.delete("/{id}", summary="Forget a corpus", status_code=204, responses=refusals(404, 409, 422, 503))
-async def delete(id: str, workspace: WorkspaceDep, engine: EngineDep) -> Response:
+def delete(id: str, services: ServicesDep, db: DatabaseDep) -> Response:
     """An upload's files go with it; a folder or URL of the server stays as it is."""
-
-    def gone() -> None:
-        engine.ready_database()
-        with workspace.db.write() as session:
-            row = _known(session.get(Corpus, id), id)
-            for job, spec in session.execute(select(Job.id, Job.spec).where(Job.state.in_(UNFINISHED))):
-                if spec.get("corpus") == id:
-                    raise CorpusInUse(f"expected a corpus that no unfinished job reads, got job {job}'s", value=job)
-            session.delete(row)
-            source, location, manifest = row.source, row.location, row.manifest
-        if source == "upload":
-            _discard(workspace, location)
-        references.drop(workspace, manifest)
-
-    await asyncio.to_thread(gone)
+    with db.write() as session:
+        row = repository.get(session, id)
+        for job, spec in session.execute(select(Job.id, Job.spec).where(Job.state.in_(UNFINISHED))):
+            if spec.get("corpus") == id:
+                raise CorpusInUse(f"job {job}, which has not ended, reads this corpus", value=job)
+        session.delete(row)
+        source, location, manifest = row.source, row.location, row.manifest
+    if source == "upload":
+        _discard(services.workspace, location)
+    references.drop(services.workspace, manifest)
     return Response(status_code=204)
-
-
-def _known(row: Corpus | None, id: str) -> Corpus:
-    if row is None:
-        raise UnknownCorpus(f"expected the id of a corpus, got {id[:80]!r}", pointer="corpus", value=id[:80])
-    return row

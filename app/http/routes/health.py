@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from phonechain.app.http.dependencies import BatcherDep, ReadinessDep, RegistryDep
+from phonechain.app.http.dependencies import ServicesDep
 from phonechain.app.ops.readiness import READY
 from phonechain.app.problems.errors import NotReady
 from phonechain.app.schemas.health import Live, Ready
@@ -20,15 +20,16 @@ async def live() -> Live:
 
 
 @router.get("/ready", summary="Does it take requests", responses={503: {"model": Problem}})
-async def ready(registry: RegistryDep, batcher: BatcherDep, readiness: ReadinessDep) -> Ready:
+async def ready(services: ServicesDep) -> Ready:
     """Answers 200 while models are loaded, the database answers and the scheduler can be reached, else 503 with what is
     wrong in `parts`. If it fails, send requests elsewhere."""
-    parts = await readiness.parts()
+    batcher = services.batcher
+    parts = await services.readiness.parts()
     wrong = [f"{part}: {state}" for part, state in parts.items() if state != READY]
     if wrong:
         raise NotReady("; ".join(wrong), retry_after=batcher.settings.retry_after, details={"parts": parts})
     return Ready(
-        models=[entry.name for entry in registry],
+        models=[entry.name for entry in services.models.registry],
         requests=batcher.taken,
         limit=batcher.settings.queue_size,
         parts=parts,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from phonechain.app.http.dependencies import MetricsDep
+from phonechain.app.http.dependencies import ServicesDep
 
 router = APIRouter(tags=["health"])
 
@@ -23,8 +23,8 @@ router = APIRouter(tags=["health"])
         }
     },
 )
-async def metrics(request: Request, known: MetricsDep) -> Response:
+async def metrics(request: Request, services: ServicesDep) -> Response:
     """In Prometheus's text format, or as OpenMetrics where `Accept` prefers that."""
-    await request.app.state.now.refresh()
-    body, media_type = known.render(request.headers.get("accept", ""))
+    await services.gauges.refresh()
+    body, media_type = services.metrics.render(request.headers.get("accept", ""))
     return Response(body, headers={"Content-Type": media_type, "Cache-Control": "no-store"})

@@ -12,10 +12,10 @@ from pydantic import ValidationError
 from starlette.datastructures import FormData, UploadFile
 from starlette.responses import FileResponse, JSONResponse, Response
 
-from phonechain.app.http import pagination as paging
-from phonechain.app.http import uploads
-from phonechain.app.http.dependencies import BatcherDep, EngineDep, MetricsDep, ModelsDep, SettingsDep, WorkspaceDep
-from phonechain.app.http.middleware.keys import caller
+from phonechain.app.http import pagination, uploads
+from phonechain.app.http.dependencies import DatabaseDep, ServicesDep
+from phonechain.app.http.gateway import caller_id
+from phonechain.app.http.pagination import Cursor, Limit
 from phonechain.app.labelling import conversion, pipeline
 from phonechain.app.problems import documents as problems
 from phonechain.app.problems.errors import InvalidRequest, UnsupportedMediaType
@@ -45,14 +45,11 @@ _FOREVER = {"Cache-Control": "private, max-age=31536000, immutable"}
 """For what is kept under its content and never changes."""
 _BINARY: dict[int | str, dict[str, Any]] = {200: {"content": {"application/octet-stream": {}}}}
 
-Limit = Annotated[int, Query(ge=1, le=200, description="How many.")]
-Cursor = Annotated[str | None, Query(description="`next` of the page before.", max_length=200)]
 
-
-def _reviews(request: Request, workspace: WorkspaceDep) -> Reviews:
+async def _reviews(request: Request, services: ServicesDep, db: DatabaseDep) -> Reviews:
     state = request.app.state
     if getattr(state, "reviews", None) is None:
-        state.reviews = Reviews(workspace)
+        state.reviews = Reviews(services.workspace)
     reviews: Reviews = state.reviews
     return reviews
 
@@ -61,11 +58,10 @@ ReviewsDep = Annotated[Reviews, Depends(_reviews)]
 
 
 @router.post("", summary="Begin a review", status_code=201, response_model=ReviewOut, responses=refusals(400, 422, 503))
-async def create(asked: NewReview, reviews: ReviewsDep, engine: EngineDep) -> JSONResponse:
+async def create(asked: NewReview, reviews: ReviewsDep) -> JSONResponse:
     """Files are added to it one by one: `POST /reviews/{id}/files`."""
 
     def made() -> Review:
-        engine.ready_database()
         return reviews.create(asked.name)
 
     row = await asyncio.to_thread(made)
@@ -75,38 +71,35 @@ async def create(asked: NewReview, reviews: ReviewsDep, engine: EngineDep) -> JS
 
 
 @router.get("", summary="Every review", response_model=ReviewPage, responses=_UNKNOWN)
-async def index(reviews: ReviewsDep, engine: EngineDep, limit: Limit = 50, cursor: Cursor = None) -> dict[str, Any]:
+async def index(reviews: ReviewsDep, limit: Limit = 50, cursor: Cursor = None) -> dict[str, Any]:
     """The newest first."""
-    before = paging.decode_cursor(cursor)
+    before = pagination.decode_cursor(cursor)
 
     def found() -> list[tuple[Review, int, int]]:
-        engine.ready_database()
         return reviews.page(limit + 1, before)
 
     rows = await asyncio.to_thread(found)
     return {
         "reviews": [documents.summary(row, files, segments) for row, files, segments in rows[:limit]],
-        "next": paging.encode_cursor(rows[limit - 1][0].id) if len(rows) > limit else None,
+        "next": pagination.encode_cursor(rows[limit - 1][0].id) if len(rows) > limit else None,
     }
 
 
 @router.get("/{id}", summary="One review", response_model=ReviewOut, responses=_UNKNOWN)
-async def show(id: str, reviews: ReviewsDep, engine: EngineDep) -> dict[str, Any]:
+async def show(id: str, reviews: ReviewsDep) -> dict[str, Any]:
     """Its files, and where its log stands."""
 
     def found() -> dict[str, Any]:
-        engine.ready_database()
         return documents.review_document(*reviews.get(id))
 
     return await asyncio.to_thread(found)
 
 
 @router.patch("/{id}", summary="Rename a review", response_model=ReviewSummary, responses=refusals(400, 404, 422, 503))
-async def rename(id: str, asked: NewReview, reviews: ReviewsDep, engine: EngineDep) -> dict[str, Any]:
+async def rename(id: str, asked: NewReview, reviews: ReviewsDep) -> dict[str, Any]:
     """Its files and its log stay as they are."""
 
     def renamed() -> dict[str, Any]:
-        engine.ready_database()
         row = reviews.rename(id, asked.name)
         files = reviews.get(id)[1]
         return documents.summary(row, len(files), sum(file.segments for file in files))
@@ -115,11 +108,10 @@ async def rename(id: str, asked: NewReview, reviews: ReviewsDep, engine: EngineD
 
 
 @router.delete("/{id}", summary="Forget a review", status_code=204, responses=_UNKNOWN)
-async def delete(id: str, reviews: ReviewsDep, engine: EngineDep) -> Response:
+async def delete(id: str, reviews: ReviewsDep) -> Response:
     """With its files and its log. There is no way back."""
 
     def gone() -> None:
-        engine.ready_database()
         reviews.delete(id)
 
     await asyncio.to_thread(gone)
@@ -163,21 +155,17 @@ async def add_file(
     id: str,
     request: Request,
     reviews: ReviewsDep,
-    engine: EngineDep,
-    settings: SettingsDep,
-    models: ModelsDep,
-    batcher: BatcherDep,
-    metrics: MetricsDep,
-    workspace: WorkspaceDep,
+    services: ServicesDep,
 ) -> JSONResponse:
     """A form with the files `audio` and `segments`. The answer comes when the segments have been labelled."""
+    workspace, settings, models = services.workspace, services.settings, services.models
+    batcher, metrics = services.batcher, services.metrics
     batcher.refuse_if_full()
-    if (kind := uploads.media_type(request)) != "multipart/form-data":
+    if (kind := request.state.media_type) != "multipart/form-data":
         got = kind[:80] or "none"
         raise UnsupportedMediaType(f"expected the media type multipart/form-data, got {got}", value=got)
 
     def known() -> None:
-        engine.ready_database()
         reviews.get(id)
 
     await asyncio.to_thread(known)
@@ -190,7 +178,7 @@ async def add_file(
             annotation = await segments.read()
             names = audio.filename or "recording", segments.filename or "segments"
         entry = await models.get(options.model)
-        async with batcher.place():
+        with batcher.admit():
             read = await batcher.in_pool(notation.read, annotation, name=names[1])
             path = await asyncio.to_thread(workspace.store.local, sound)
             ready = await batcher.in_pool(
@@ -206,7 +194,7 @@ async def add_file(
                 recording=name_stem(names[0]),
                 known=entry.labeler.label_set_,
             )
-            metrics.count_audio(ready.duration)
+            metrics.audio.inc(ready.duration)
             playback = await batcher.in_pool(intake.keep_playback, workspace, path, options.channel)
             kept += [playback.sound, playback.peaks]
             scored = await batcher.label(
@@ -218,7 +206,7 @@ async def add_file(
                 starts=ready.starts,
                 comparison=ready.comparison,
             )
-            metrics.count_segments(len(scored.labelled))
+            metrics.segments.inc(len(scored.labelled))
 
         def added() -> dict[str, Any]:
             document = intake.answer_document(ready, scored.labelled, entry.labeler.labels_)
@@ -272,17 +260,16 @@ def _parts(form: FormData) -> tuple[UploadFile, UploadFile, FileOptions]:
 
 
 @router.get("/{id}/files/{number}", summary="One file", response_model=ReviewFileOut, responses=_UNKNOWN)
-async def file(id: str, number: int, reviews: ReviewsDep, engine: EngineDep) -> dict[str, Any]:
+async def file(id: str, number: int, reviews: ReviewsDep) -> dict[str, Any]:
     """What came, and which model labelled it."""
-    return documents.file_document(await _found(reviews, engine, id, number))
+    return documents.file_document(await _found(reviews, id, number))
 
 
 @router.get("/{id}/files/{number}/segments", summary="Its segments", response_model=SegmentsOut, responses=_UNKNOWN)
-async def segments(id: str, number: int, reviews: ReviewsDep, engine: EngineDep) -> JSONResponse:
+async def segments(id: str, number: int, reviews: ReviewsDep) -> JSONResponse:
     """As the operations of the log left them."""
 
     def found() -> dict[str, Any]:
-        engine.ready_database()
         revision, rows = reviews.segments(id, number)
         return {"revision": revision, "segments": [row.to_json() for row in rows]}
 
@@ -290,27 +277,27 @@ async def segments(id: str, number: int, reviews: ReviewsDep, engine: EngineDep)
 
 
 @router.get("/{id}/files/{number}/answer", summary="What the model answered", responses=_UNKNOWN)
-async def answer(id: str, number: int, reviews: ReviewsDep, engine: EngineDep, workspace: WorkspaceDep) -> Response:
+async def answer(id: str, number: int, reviews: ReviewsDep, services: ServicesDep) -> Response:
     """The segments as they were given, in columns, with posterior and rank of the given label, the likeliest labels as
     index in `labels` and posterior in turn, and the tiers of the file."""
-    row = await _found(reviews, engine, id, number)
-    return await _blob(workspace, row.answer, "application/json")
+    row = await _found(reviews, id, number)
+    return await _blob(services.workspace, row.answer, "application/json")
 
 
 @router.get(
     "/{id}/files/{number}/sound", summary="Its sound", response_class=FileResponse, responses=_UNKNOWN | _BINARY
 )
-async def sound(id: str, number: int, reviews: ReviewsDep, engine: EngineDep, workspace: WorkspaceDep) -> Response:
+async def sound(id: str, number: int, reviews: ReviewsDep, services: ServicesDep) -> Response:
     """16-bit WAV, one channel at 16 kHz; parts of it by the header Range."""
-    row = await _found(reviews, engine, id, number)
-    return await _blob(workspace, row.playback, "audio/wav")
+    row = await _found(reviews, id, number)
+    return await _blob(services.workspace, row.playback, "audio/wav")
 
 
 @router.get("/{id}/files/{number}/peaks", summary="Extremes of its sound", responses=_UNKNOWN | _BINARY)
-async def peaks(id: str, number: int, reviews: ReviewsDep, engine: EngineDep, workspace: WorkspaceDep) -> Response:
+async def peaks(id: str, number: int, reviews: ReviewsDep, services: ServicesDep) -> Response:
     """For drawing: least and greatest value, two signed bytes, of every hundredth of a second."""
-    row = await _found(reviews, engine, id, number)
-    return await _blob(workspace, row.peaks, "application/octet-stream")
+    row = await _found(reviews, id, number)
+    return await _blob(services.workspace, row.peaks, "application/octet-stream")
 
 
 @router.get(
@@ -320,8 +307,7 @@ async def annotation(
     id: str,
     number: int,
     reviews: ReviewsDep,
-    engine: EngineDep,
-    workspace: WorkspaceDep,
+    services: ServicesDep,
     format: Annotated[str | None, Query(max_length=40, description="An annotation format; left out, its own.")] = None,
 ) -> Response:
     """In the format in which it came, everything else of the file as it was. What a format cannot keep is named in
@@ -330,10 +316,10 @@ async def annotation(
         raise AnnotationError(
             f"expected a format out of {', '.join(notation.FORMATS)}; got {format!r}", pointer="format", value=format
         )
-    row = await _found(reviews, engine, id, number)
+    row = await _found(reviews, id, number)
 
     def written() -> export.Export:
-        source = workspace.store.local(row.annotation).read_bytes()
+        source = services.workspace.store.local(row.annotation).read_bytes()
         return export.export(row, source, reviews.segments(id, number)[1], format)
 
     out = await asyncio.to_thread(written)
@@ -348,14 +334,12 @@ async def annotation(
 async def history(
     id: str,
     reviews: ReviewsDep,
-    engine: EngineDep,
     after: Annotated[int, Query(ge=0, description="Operations after this number.")] = 0,
     limit: Annotated[int, Query(ge=1, le=10_000, description="How many.")] = 10_000,
 ) -> dict[str, Any]:
     """What was done, in order: what a window that was open meanwhile has to catch up with."""
 
     def found() -> dict[str, Any]:
-        engine.ready_database()
         return documents.log_document(*reviews.operations(id, after, limit))
 
     return await asyncio.to_thread(found)
@@ -367,21 +351,17 @@ async def history(
     response_model=OperationsOut,
     responses=refusals(400, 404, 409, 422, 503),
 )
-async def operate(
-    id: str, asked: Operations, request: Request, reviews: ReviewsDep, engine: EngineDep
-) -> dict[str, Any]:
+async def operate(id: str, asked: Operations, request: Request, reviews: ReviewsDep) -> dict[str, Any]:
     """All operations are carried out, or none. 409 where the review is not at the revision that the request names."""
 
     def done() -> dict[str, Any]:
-        engine.ready_database()
-        return documents.log_document(*reviews.append(id, asked.revision, asked.operations, caller(request)))
+        return documents.log_document(*reviews.append(id, asked.revision, asked.operations, caller_id(request)))
 
     return await asyncio.to_thread(done)
 
 
-async def _found(reviews: Reviews, engine: Any, id: str, number: int) -> ReviewFile:
+async def _found(reviews: Reviews, id: str, number: int) -> ReviewFile:
     def found() -> ReviewFile:
-        engine.ready_database()
         return reviews.file(id, number)
 
     return await asyncio.to_thread(found)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from alembic import command
 from alembic.config import Config
@@ -13,7 +13,8 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, text
 
-from phonechain.app.storage.database import Database
+if TYPE_CHECKING:
+    from phonechain.app.storage.database import Database
 
 FOLDER = Path(__file__).parent
 _LOCK = 0x70686F6E65  # of PostgreSQL's advisory locks: any number that nobody else takes

@@ -97,7 +97,7 @@ def test_what_is_no_corpus_is_refused(service: Client, asked: dict[str, Any], st
 
 
 def test_a_folder_under_an_allowed_place(service: Client, corpus_folder: Path) -> None:
-    root = Path(service.app.state.settings.roots[0]) / "allowed"
+    root = Path(service.app.state.services.settings.roots[0]) / "allowed"
     speech.folder(root, 3)
     outside = root / "s0" / "link.wav"
     outside.symlink_to(next(corpus_folder.rglob("*.wav")))
@@ -242,7 +242,7 @@ def test_a_cancel_is_heard_within_a_second(
     more: dict[str, Any] = {"name": "endless", "training": {"epochs": 5000, "patience": 0}} if kind == "train" else {}
     used = corpus["id"]
     if kind == "label":  # long enough to be met in the middle
-        root = Path(service.app.state.settings.roots[0]) / "many"
+        root = Path(service.app.state.services.settings.roots[0]) / "many"
         if not root.exists():
             speech.folder(root, 3)
         lines = [
@@ -426,7 +426,7 @@ def test_keys_and_scopes(own_service: Callable[..., Any]) -> None:
         assert secret not in listed.text
         assert client.request("DELETE", f"/keys/{listed.json()['keys'][0]['id']}", headers=admin).status_code == 204
         refused(client.get("/models", headers=keys["read"]), 401, "key-missing")
-        folder = client.app.state.settings.folder
+        folder = client.app.state.services.settings.folder
         assert all(secret.encode() not in p.read_bytes() for p in folder.glob("phonechain.db*"))
 
 

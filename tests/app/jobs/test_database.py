@@ -129,8 +129,8 @@ def test_a_job_that_never_gets_on_fails(database: Database) -> None:
     migrate.upgrade(database)
     job = _job(database)
     for _ in range(3):
-        assert repository.submitting(database, repository.get(database, job.id), 3)
-    assert not repository.submitting(database, repository.get(database, job.id), 3)
+        assert repository.count_submission(database, repository.get(database, job.id), 3)
+    assert not repository.count_submission(database, repository.get(database, job.id), 3)
     found = repository.get(database, job.id)
     assert found.state == "failed"
     assert found.error is not None
@@ -140,8 +140,8 @@ def test_a_job_that_never_gets_on_fails(database: Database) -> None:
 def test_one_of_two_hands_over(database: Database) -> None:
     migrate.upgrade(database)
     seen = repository.get(database, _job(database).id)
-    assert repository.submitting(database, seen, 9)
-    assert not repository.submitting(database, seen, 9)
+    assert repository.count_submission(database, seen, 9)
+    assert not repository.count_submission(database, seen, 9)
 
 
 def test_a_write_that_raises_leaves_nothing(database: Database) -> None:
@@ -161,7 +161,7 @@ def test_a_write_that_raises_leaves_nothing(database: Database) -> None:
 
 def test_a_database_that_is_away_is_said_to_be() -> None:
     away = Database("postgresql://nobody@127.0.0.1:9/nothing")
-    with pytest.raises(DatabaseAway, match="expected the database to answer"), away.read() as session:
+    with pytest.raises(DatabaseAway, match="the database does not answer"), away.read() as session:
         session.execute(select(1))
     nowhere = Database("sqlite:////nonexistent-folder/a.db")
     with pytest.raises(DatabaseAway), nowhere.read() as session:

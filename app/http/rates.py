@@ -12,11 +12,8 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 
-from starlette.datastructures import MutableHeaders
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Scope
 
-from phonechain.app.http.middleware.keys import OPEN
-from phonechain.app.problems import documents as problems
 from phonechain.app.problems.errors import RateLimited
 
 WINDOW = 60.0
@@ -50,44 +47,32 @@ class Buckets:
         return max(1, math.ceil(tokens * WINDOW / self.limit))
 
 
-class RateLimit:
-    """Answers 429 with Retry-After, as plain ASGI; behind the gate that knows the caller.
+class RateLimiter:
+    """Answers 429 with Retry-After above the rate.
 
     Answers carry `RateLimit-Policy` and `RateLimit` (draft-ietf-httpapi-ratelimit-headers): the quota and its window,
     what is left of it, and in how many seconds it is whole again.
     """
 
-    def __init__(self, app: ASGIApp, limit: int) -> None:
-        self.app = app
+    def __init__(self, limit: int) -> None:
         self.buckets = Buckets(limit)
         self.policy = f'"requests";q={limit};w={int(WINDOW)}'
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or OPEN.match(scope["path"]):
-            await self.app(scope, receive, send)
-            return
-        taken, left = self.buckets.take(whose(scope))
+    def check(self, scope: Scope) -> tuple[RateLimited | None, dict[str, str]]:
+        """(the refusal of a request above the rate, header fields of the answer)."""
+        allowed, left = self.buckets.take(bucket_of(scope))
         limit = self.buckets.limit
         fields = {
             "RateLimit-Policy": self.policy,
             "RateLimit": f'"requests";r={math.floor(left)};t={self.buckets.seconds(limit - left)}',
         }
-        if not taken:
-            wait = self.buckets.seconds(1.0 - left)
-            error = RateLimited(f"expected at most {limit} requests a minute, got more", retry_after=wait, limit=limit)
-            answer = problems.respond(scope, problems.document(error), {**error.headers, **fields})
-            await answer(scope, receive, send)
-            return
-
-        async def send_with_fields(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                MutableHeaders(scope=message).update(fields)
-            await send(message)
-
-        await self.app(scope, receive, send_with_fields)
+        if allowed:
+            return None, fields
+        wait = self.buckets.seconds(1.0 - left)
+        return RateLimited(f"too many requests (limit {limit} per minute)", retry_after=wait, limit=limit), fields
 
 
-def whose(scope: Scope) -> str:
+def bucket_of(scope: Scope) -> str:
     """Whom a request counts for: a key, or an address; of IPv6 the network of 64 bits that one customer has."""
     key = getattr((scope.get("state") or {}).get("caller"), "id", "")
     if key:

@@ -1,0 +1,305 @@
+"""What every request passes before its route, in one ASGI middleware: an id, the log and the metrics, the API key, the
+rate limit, and the cap on its body.
+
+A request without a key that allows it, above its rate, or with a body that is announced too long is refused before
+anything of its body is read. A fault that no handler knows is logged here with its traceback and answered as a problem.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+import re
+import time
+import uuid
+from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
+from starlette.routing import Match
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from phonechain.app.http.rates import RateLimiter
+from phonechain.app.ops import logs
+from phonechain.app.ops.metrics import NO_ROUTE, Metrics
+from phonechain.app.ops.readiness import Shutdown
+from phonechain.app.ops.tracing import Tracing
+from phonechain.app.problems import documents as problems
+from phonechain.app.problems.errors import BodyTooLarge, KeyForbidden, KeyMissing, ServiceError
+from phonechain.app.settings import Settings
+from phonechain.app.storage import keys
+from phonechain.app.storage.database import Database
+from phonechain.features.errors import PhonechainError
+
+CLIENT_GONE = 499
+"""The status that is logged where the client left before the answer, as nginx does."""
+
+SAFE_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
+PUBLIC = re.compile(r"/(page/.*|health(/.*)?|docs(/.*)?|openapi\.json|problems(/.*)?|metrics)?\Z")
+"""Addresses that need no key and have no rate; metrics need a key where the settings say so."""
+
+UPLOADS = re.compile(r"/(corpora|models|jobs|reviews/[^/]+/files)/?\Z")
+"""Addresses whose bodies may be as large as an upload, unless they are JSON."""
+
+RULES: tuple[tuple[str, str, str], ...] = (
+    ("*", r"/keys(/.*)?", "admin"),
+    ("PUT|DELETE", r"/aliases/.*", "admin"),
+    ("DELETE", r"/reviews/.*", "label"),
+    ("DELETE", r"/.*", "admin"),
+    ("GET|HEAD|OPTIONS", r"/.*", "read"),
+    ("POST", r"/models/?", "train"),
+    ("*", r"/.*", "label"),
+)
+"""The first rule that matches says which scope is needed. A training job needs `train` besides: see `require_scope`."""
+
+FRESH = 5.0
+"""Seconds for which a look at the keys is good; a revoked key works that long at most."""
+
+log = logging.getLogger("phonechain.access")
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who sent a request. `id` is empty where no keys are in use."""
+
+    id: str
+    scopes: tuple[str, ...]
+
+    def has(self, scope: str) -> bool:
+        """Whether the caller has the scope, or a wider one."""
+        return any(keys.SCOPES.index(given) >= keys.SCOPES.index(scope) for given in self.scopes)
+
+
+ANYONE = Caller("", ("admin",))
+
+
+class Keyring:
+    """The API keys in use, read from the database every few seconds.
+
+    Keys are asked for where PHONECHAIN_ADMIN_KEY is set or a key was made; the key of that setting is kept nowhere.
+    """
+
+    def __init__(self, settings: Settings, db: Database) -> None:
+        self.db = db
+        admin = settings.admin_key
+        self._admin = None if admin is None else keys.hash_key(admin.get_secret_value())
+        self._callers: dict[str, Caller] = {}
+        self._fresh_until = 0.0
+        self._lock = asyncio.Lock()
+
+    async def identify(self, authorization: str) -> Caller:
+        """The caller by the header `Authorization`. Raises KeyMissing, DatabaseAway."""
+        if time.monotonic() >= self._fresh_until and (self.db.migrated or self.db.exists):
+            await self._refresh()
+        if self._admin is None and not self._callers:
+            return ANYONE
+        scheme, _, given = authorization.partition(" ")
+        if scheme.lower() != "bearer" or not given.strip():
+            raise KeyMissing("no API key: expected the header Authorization: Bearer KEY")
+        digest = keys.hash_key(given.strip())
+        if self._admin is not None and hmac.compare_digest(digest, self._admin):
+            return Caller("admin", ("admin",))
+        if (known := self._callers.get(digest)) is None:
+            raise KeyMissing("unknown API key")
+        return known
+
+    async def _refresh(self) -> None:
+        async with self._lock:
+            if time.monotonic() < self._fresh_until:
+                return
+            self._callers = await asyncio.to_thread(self._read)
+            self._fresh_until = time.monotonic() + FRESH
+
+    def _read(self) -> dict[str, Caller]:
+        self.db.migrate()
+        return {row.digest: Caller(row.id, tuple(row.scopes)) for row in keys.list_active(self.db)}
+
+    def forget(self) -> None:
+        """A key was made or revoked."""
+        self._fresh_until = 0.0
+
+
+class Gateway:
+    """The middleware. It is the outermost one, so that every answer has an id and is counted."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        settings: Settings,
+        keyring: Keyring,
+        metrics: Metrics,
+        tracing: Tracing,
+        shutdown: Shutdown,
+    ) -> None:
+        self.app, self.settings, self.keyring = app, settings, keyring
+        self.metrics, self.tracing, self.shutdown = metrics, tracing, shutdown
+        self.limiter = RateLimiter(settings.rate_limit) if settings.rate_limit else None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        exchange = Exchange(scope, receive, send, self.shutdown)
+        token = logs.request_id.set(exchange.id)
+        tracing = self.tracing.request(scope) if self.tracing.enabled else nullcontext()
+        with self.metrics.in_flight.track_inprogress(), tracing as span:
+            try:
+                if (refusal := await self._refuse(exchange)) is not None:
+                    await exchange.respond(refusal)
+                else:
+                    await self.app(scope, exchange.receive, exchange.send)
+            except asyncio.CancelledError:
+                exchange.status = exchange.status or CLIENT_GONE
+                raise
+            except Exception as error:
+                log.exception("fault in %s %s", scope["method"], route_of(scope))
+                begun, exchange.status = exchange.status, 500
+                if begun:
+                    raise  # half an answer is out: only breaking the connection says that it is not whole
+                await exchange.respond(error)
+            finally:
+                self._record(exchange, span)
+                logs.request_id.reset(token)
+
+    async def _refuse(self, exchange: Exchange) -> PhonechainError | None:
+        """The error of a request that does not come to its route; else what the route and the answer need is noted."""
+        scope, settings = exchange.scope, self.settings
+        path, method = scope["path"], scope["method"]
+        public = PUBLIC.match(path) is not None
+        if not public or (settings.metrics == "key" and path == "/metrics"):
+            try:
+                caller = await self.keyring.identify(exchange.headers.get("authorization", ""))
+                _require(caller, needed_scope(method, path))
+            except PhonechainError as error:
+                return error
+            scope["state"]["caller"] = caller
+        if self.limiter is not None and not public:
+            refusal, exchange.extra = self.limiter.check(scope)
+            if refusal is not None:
+                return refusal
+        kind = scope["state"]["media_type"] = exchange.headers.get("content-type", "").split(";")[0].strip().lower()
+        uploads = UPLOADS.match(path) is not None and kind != "application/json"
+        exchange.limit = settings.max_upload_bytes if uploads else settings.max_body_bytes
+        declared = exchange.headers.get("content-length", "")
+        if declared.isdecimal() and int(declared) > exchange.limit:
+            return _too_large(int(declared), "announced", exchange.limit)
+        return None
+
+    def _record(self, exchange: Exchange, span: Any) -> None:
+        """One line in the log, one count, the end of the span."""
+        seconds = time.perf_counter() - exchange.begun
+        scope = exchange.scope
+        method, route, status = scope["method"], route_of(scope), exchange.status or CLIENT_GONE
+        problem = scope["state"].get("problem")
+        self.metrics.count_request(route, method, status, None if exchange.stream else seconds, problem)
+        if span is not None:
+            self.tracing.end(span, method, route, status)
+        if not log.isEnabledFor(logging.INFO):
+            return
+        facts: dict[str, Any] = {"method": method, "route": route, "status": status, "ms": round(1e3 * seconds, 1)}
+        if problem is not None:
+            facts["problem"] = problem
+        facts["client"] = (scope.get("client") or ("-",))[0]
+        if (caller := getattr(scope["state"].get("caller"), "id", "")) != "":
+            facts["key"] = caller
+        if span is not None and (trace := self.tracing.trace_id(span)):
+            facts["trace_id"] = trace
+        said = f"{method} {route} {status} {facts['ms']} ms"
+        log.info(said, extra={"facts": facts, "said": ("method", "route", "status", "ms")})
+
+
+class Exchange:
+    """One request and what is known of its answer.
+
+    A body longer than `limit` bytes raises BodyTooLarge into whoever reads it, so that the route's own error handling
+    answers. `extra` are header fields of the answer.
+    """
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send, shutdown: Shutdown) -> None:
+        self.scope, self._receive, self._send, self._shutdown = scope, receive, send, shutdown
+        self.headers = Headers(scope=scope)
+        asked = self.headers.get("x-request-id", "")
+        self.id = asked if SAFE_ID.fullmatch(asked) else uuid.uuid4().hex
+        scope.setdefault("state", {})["request_id"] = self.id
+        self.begun = time.perf_counter()
+        self.extra: Mapping[str, str] = {}
+        self.limit = 0
+        self.received = 0
+        self.status = 0
+        self.stream = False
+
+    async def receive(self) -> Message:
+        """The next part of the request. Raises BodyTooLarge."""
+        message = await self._receive()
+        if message["type"] == "http.request":
+            self.received += len(message.get("body", b""))
+            if self.received > self.limit:
+                raise _too_large(self.received, "received", self.limit)
+        return message
+
+    async def send(self, message: Message) -> None:
+        """The next part of the answer."""
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            headers = MutableHeaders(scope=message)
+            self.stream = headers.get("content-type", "").startswith("text/event-stream")
+            headers.update(self.extra)
+            headers["X-Request-ID"] = self.id
+            if self._shutdown.closed:
+                headers["Connection"] = "close"  # the client's next request goes to somebody who stays
+        await self._send(message)
+
+    async def respond(self, error: Exception) -> None:
+        """Answer with the problem document of an error."""
+        headers = error.headers if isinstance(error, ServiceError) else None
+        await problems.respond(self.scope, problems.document(error), headers)(self.scope, self._receive, self.send)
+
+
+def route_of(scope: Scope) -> str:
+    """The template of the route, such as `/jobs/{id}`; NO_ROUTE where none takes this address."""
+    route = scope.get("route")
+    if route is None:  # refused before it came to a route
+        for one in scope["app"].routes:
+            if one.matches(scope)[0] is not Match.NONE:
+                route = one
+                break
+    path = getattr(route, "path_format", None) or getattr(route, "path", None)
+    return path if path else NO_ROUTE
+
+
+def needed_scope(method: str, path: str) -> str:
+    """The scope that a request needs."""
+    for methods, pattern, scope in RULES:
+        if (methods == "*" or method in methods.split("|")) and re.fullmatch(pattern, path):
+            return scope
+    return "admin"
+
+
+def require_scope(request: Request, scope: str) -> None:
+    """Raises KeyForbidden where the caller's key does not have the scope."""
+    _require(getattr(request.state, "caller", ANYONE), scope)
+
+
+def caller_id(request: Request) -> str:
+    """An id of who sent the request, the same for the same key; empty where no keys are in use."""
+    caller: Caller = getattr(request.state, "caller", ANYONE)
+    return caller.id
+
+
+def _require(caller: Caller, scope: str) -> None:
+    if not caller.has(scope):
+        given = ", ".join(caller.scopes) or "none"
+        raise KeyForbidden(
+            f"this request needs a key with the scope {scope}; the key has {given}", details={"needed": scope}
+        )
+
+
+def _too_large(size: int, how: str, limit: int) -> BodyTooLarge:
+    return BodyTooLarge(
+        f"expected a body of at most {limit} bytes, got {size} {how}", pointer="", value=size, limit=limit
+    )

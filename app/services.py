@@ -1,0 +1,100 @@
+"""Everything that a running service consists of, made once and handed to whoever needs it."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from phonechain.app import samples
+from phonechain.app.http.gateway import Keyring
+from phonechain.app.jobs.dask_cluster import DaskCluster
+from phonechain.app.jobs.events import EventStreams
+from phonechain.app.jobs.reconciler import Reconciler
+from phonechain.app.jobs.webhooks import WebhookSender
+from phonechain.app.labelling import pipeline as labelling
+from phonechain.app.labelling.batcher import Batcher
+from phonechain.app.models.catalog import ModelCatalog, Registry
+from phonechain.app.ops.metrics import Gauges, Metrics
+from phonechain.app.ops.readiness import Readiness, Shutdown
+from phonechain.app.ops.tracing import Tracing
+from phonechain.app.settings import Settings
+from phonechain.app.storage.workspace import Workspace
+from phonechain.features import annotation as notation
+
+
+@dataclass(frozen=True)
+class Services:
+    """The parts of a service. They hang on the application's state: two applications in a process do not meet."""
+
+    settings: Settings
+    workspace: Workspace
+    models: ModelCatalog
+    batcher: Batcher
+    cluster: DaskCluster
+    reconciler: Reconciler
+    webhooks: WebhookSender
+    streams: EventStreams
+    keyring: Keyring
+    metrics: Metrics
+    gauges: Gauges
+    readiness: Readiness
+    tracing: Tracing
+    shutdown: Shutdown
+
+    @classmethod
+    def create(cls, settings: Settings, registry: Registry, tracing: Tracing) -> Services:
+        """The parts, none of them started. Raises SettingsError for addresses that cannot be."""
+        workspace = Workspace.of(settings)
+        db, _ = workspace.db, workspace.store
+        db.migrated = not settings.migrate
+        metrics, shutdown = Metrics(), Shutdown()
+        batcher = Batcher(settings, metrics.count_batch)
+        models = ModelCatalog(settings, registry, workspace)
+        cluster = DaskCluster(settings, workspace)
+        secret = settings.webhook_secret.get_secret_value() if settings.webhook_secret is not None else None
+        gauges = Gauges(batcher, models, db)
+        metrics.registry.register(gauges)
+        return cls(
+            settings=settings,
+            workspace=workspace,
+            models=models,
+            batcher=batcher,
+            cluster=cluster,
+            reconciler=Reconciler(settings, workspace, cluster),
+            webhooks=WebhookSender(db, secret, settings.webhook_private),
+            streams=EventStreams(db),
+            keyring=Keyring(settings, db),
+            metrics=metrics,
+            gauges=gauges,
+            readiness=Readiness(settings, batcher, db, cluster, shutdown),
+            tracing=tracing,
+            shutdown=shutdown,
+        )
+
+    async def start(self) -> None:
+        """Start the threads, and label the sample with every model: what libraries load or compile on first use is
+        done before requests come."""
+        await self.batcher.start()
+        self.reconciler.start()
+        self.webhooks.start()
+        segmentation = notation.read(samples.SEGMENTS.read_bytes(), name=samples.SEGMENTS.name)
+        for entry in self.models.registry:
+            ready = await self.batcher.in_pool(
+                labelling.prepare_utterance, samples.AUDIO, segmentation, entry.labeler.features_
+            )
+            await self.batcher.label(entry, ready.features, ready.segments, n_best=1, decode="posterior")
+
+    def close_door(self) -> None:
+        """No new connections are taken from now on: answers tell clients to leave, and event streams end."""
+        self.shutdown.begun = self.shutdown.closed = True
+        self.streams.close()
+
+    async def stop(self) -> None:
+        """Answer what was accepted, leave the jobs to the next service, end the threads."""
+        self.close_door()
+        await self.batcher.stop()
+        self.webhooks.stop()
+        await asyncio.to_thread(self.reconciler.stop)
+        await asyncio.to_thread(self.tracing.close)
+        self.gauges.close()
+        self.readiness.close()
