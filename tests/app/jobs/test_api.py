@@ -376,7 +376,7 @@ def test_too_many_jobs_and_webhooks(own_service: Callable[..., Any], corpus_fold
         made = client.post("/corpora", content=speech.zipped(corpus_folder), headers=ZIP).json()
         job = started(client, kind="label", corpus=made["id"], webhook=receiver.url)
         busy = client.post("/jobs", json={"kind": "label", "corpus": made["id"]})
-        refused(busy, 503, "overloaded", "at most 1 jobs")
+        refused(busy, 503, "overloaded", "1 have not ended (limit 1)")
         assert int(busy.headers["retry-after"]) >= 1
         ended(client, job)
         limit = time.monotonic() + 30
