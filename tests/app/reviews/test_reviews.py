@@ -244,10 +244,10 @@ def test_the_list_names_and_deletes(client: Client, review: str) -> None:
 
 
 def test_blobs_go_with_the_last_review_that_needs_them(client: Client) -> None:
-    store = client.app.state.workspace.store
+    store = client.app.state.services.workspace.store
     source = TEXTGRID.replace(b'"in"', b'"only here"')
     first, second = begin(client, source), begin(client, source)
-    with client.app.state.workspace.db.read() as session:
+    with client.app.state.services.workspace.db.read() as session:
         from phonechain.app.reviews.tables import ReviewFile
 
         digest = session.get_one(ReviewFile, (first, 0)).annotation
