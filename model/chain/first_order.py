@@ -14,14 +14,12 @@ import torch
 from torch import Tensor, nn
 
 from phonechain.model.chain.packing import Packing
-from phonechain.model.chain.potentials import Potentials, shared_or_zero, sum_rows
-from phonechain.model.chain.scaling import SAFE_RANGE, Gradients, local_table
+from phonechain.model.chain.potentials import Gradients, Potentials, Want, shared_or_zero, sum_rows
+from phonechain.model.chain.scaling import SAFE_RANGE, local_table
 
 
-def sweep(
-    potentials: Potentials, want: tuple[bool, ...], weight: Tensor | None, spread: float
-) -> tuple[Tensor, Gradients]:
-    """log Z [B] and its gradients where wanted, weighted by sequence if asked; `spread`: range of the bigrams, nats."""
+def sweep(potentials: Potentials, want: Want, weight: Tensor | None, spread: float) -> tuple[Tensor, Gradients]:
+    """log Z [B], float64, and its gradients where wanted, weighted by sequence if asked; `spread`: range of the bigrams, nats."""
     # Both directions have one form, m_t = p_t * (m_{t-1} E), with E transposed for the way back. They run side by side, the
     # second over the sequences turned round: a pair of products is a step of both. Each is scaled on its own, and what is
     # made of the two row by row afterwards.
@@ -33,7 +31,7 @@ def sweep(
     width = shared.shape[0]
     p, scale = _normalised(potentials.unary, width)
     if not any(want):
-        return _forward(packing, p, scale, shared, shift, local, rest), (None,) * 5
+        return _forward(packing, p, scale, shared, shift, local, rest), Gradients()
     back = packing.reversal
     message = torch.stack([p, p.index_select(0, back)])  # [2, N, Y], p_t as yet
     norm = p.new_ones(2, packing.rows, 1) if rest <= len(sizes) else None
@@ -72,17 +70,22 @@ def sweep(
         posterior.mul_(per_row)
         v.mul_(per_row)
     pair = bigram = None
-    if want[1] or want[2]:
+    if want.bigram or want.edge:
         v = v[later]
         alpha = alpha.index_select(0, packing.neighbour(-1)[later])
-        if local is not None or want[2]:
+        if local is not None or want.edge:
             pair = p.new_zeros(y, y, packing.rows)  # [j, k, N], the factors' own order
             table = shared[:y, :y, None] if local is None else local[0][:, :, later]
             torch.mul(table, alpha.T[:y, None, :] * v.T[None, :y, :], out=pair[:, :, later])
-            pair = pair.permute(2, 0, 1)
-        if want[1]:
-            bigram = (alpha.T @ v).mul_(shared)[:y, :y] if local is None else pair[later].sum(0)  # type: ignore[index]
-    return log_z, (posterior[:, :y], bigram, pair if want[2] else None, None, None)
+        if want.bigram and (local is None or pair is None):
+            bigram = (alpha.T @ v).mul_(shared)[:y, :y]
+        elif want.bigram and pair is not None:
+            bigram = pair[:, :, later].sum(2)
+    return log_z, Gradients(
+        posterior[:, :y] if want.unary else None,
+        bigram,
+        pair.permute(2, 0, 1) if pair is not None and want.edge else None,
+    )
 
 
 def _forward(
@@ -100,7 +103,7 @@ def _forward(
         if t % rest == rest - 1:
             c = m.sum(1, keepdim=True)
             m.div_(c)
-            row_scale.add_(c[:, 0].log_())
+            row_scale.add_(c[:, 0].log())
         before = m
     return _sum_logs(packing, scale, message.index_select(0, packing.last), shift, local)
 
@@ -123,14 +126,14 @@ def _tables(potentials: Potentials, spread: float) -> tuple[Tensor, Tensor, _Loc
 
 
 def _normalised(unary: Tensor, labels: int) -> tuple[Tensor, Tensor]:
-    """exp(unary) [N, Y] as rows that sum to one, padded by zeros to so many labels; [N] log of their sums."""
+    """exp(unary) [N, Y] as rows that sum to one, padded by zeros to so many labels; [N] log of their sums, float64."""
     low, high = unary.aminmax()
     as_it_is = max(float(high), -float(low)) <= SAFE_RANGE[1, unary.dtype]  # as a rule; else each row less its maximum
     top = unary.new_zeros(()) if as_it_is else unary.amax(1, keepdim=True)
     shifted = unary if as_it_is else unary - top
     p = nn.functional.pad(shifted, (0, labels - unary.shape[1]), value=float("-inf")).exp_()
     total = p.sum(1, keepdim=True)
-    return p.div_(total), (total.log() + top)[:, 0]
+    return p.div_(total), (total.log().double() + top)[:, 0]
 
 
 def _steps_without_scaling(spread: float, dtype: torch.dtype) -> int:
@@ -145,7 +148,7 @@ def _steps_without_scaling(spread: float, dtype: torch.dtype) -> int:
 def _sum_logs(packing: Packing, scale: Tensor, ends: Tensor, shift: Tensor, local: _Local | None) -> Tensor:
     """[B] log Z: all that rows were divided by, as logs [N], and the log of what is left in the last ones [B, Y]."""
     later = slice(packing.offsets[1], packing.offsets[-1])
-    scale[later] += shift if local is None else shift + local[1][later]
+    scale[later] += shift if local is None else local[1][later].double() + shift
     return sum_rows(scale, packing) + ends.sum(1).log()
 
 

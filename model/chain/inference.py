@@ -9,6 +9,7 @@ sequences, samples).
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,8 +17,7 @@ import torch
 from torch import Tensor
 
 from phonechain.model.chain.packing import Packing
-from phonechain.model.chain.potentials import Potentials, sum_rows
-from phonechain.model.chain.scaling import Gradients
+from phonechain.model.chain.potentials import Gradients, Potentials, Want, sum_rows
 from phonechain.model.chain.search import k_best, sample, viterbi
 from phonechain.model.chain.sweeps import log_z_and_gradients
 
@@ -53,23 +53,24 @@ class Marginals:
 
 
 def log_partition(potentials: Potentials) -> Tensor:
-    """[B] log Z (Eq. Zcrf), differentiable in every potential.
+    """[B] log Z (Eq. Zcrf), differentiable in every potential; -inf where no label sequence is possible.
 
     Examples:
         >>> potentials = Potentials(Packing((3, 2)), torch.zeros(5, 4))  # 4 labels: 4**3 and 4**2 sequences of equal weight
         >>> log_partition(potentials).exp().round()
         tensor([64., 16.])
     """
-    return _Surprise.apply(potentials.packing, None, *potentials.tensors())
+    return _NegativeLogLikelihood.apply(potentials.packing, None, *potentials.tensors())
 
 
 def log_score(potentials: Potentials, labels: Tensor) -> Tensor:
     """[B] log-potential of the label sequences `labels` [N], differentiable."""
-    return _score(potentials, labels, _codes(potentials, labels))
+    return _score(potentials, labels, _codes(potentials, labels)).to(potentials.unary.dtype)
 
 
 def _score(potentials: Potentials, labels: Tensor, codes: dict[int, Tensor]) -> Tensor:
-    rows = potentials.unary.gather(1, labels[:, None])[:, 0]
+    """[B], float64: the score and log Z may be large where their difference is small."""
+    rows = potentials.unary.gather(1, labels[:, None])[:, 0].double()
     for n, code in codes.items():
         first = potentials.packing.offsets[n - 1]
         shared, local = potentials.ngrams(n)
@@ -96,12 +97,15 @@ def _codes(potentials: Potentials, labels: Tensor) -> dict[int, Tensor]:
 def log_likelihood(potentials: Potentials, labels: Tensor) -> Tensor:
     """[B] log p(y | x) of the label sequences `labels` [N] (Eq. pcrf), differentiable.
 
+    Raises:
+        ValueError: a sequence whose log-potentials leave no label sequence possible.
+
     Examples:
         >>> potentials = Potentials(Packing((3, 2)), torch.zeros(5, 4))
         >>> log_likelihood(potentials, torch.tensor([0, 1, 2, 3, 0])).exp()
         tensor([0.0156, 0.0625])
     """
-    return -_Surprise.apply(potentials.packing, labels, *potentials.tensors())
+    return -_NegativeLogLikelihood.apply(potentials.packing, labels, *potentials.tensors())
 
 
 def marginals(potentials: Potentials, *, pairs: bool = False, triples: bool = False) -> Marginals:
@@ -111,6 +115,9 @@ def marginals(potentials: Potentials, *, pairs: bool = False, triples: bool = Fa
         pairs: also p(y_{t-1}, y_t | x).
         triples: also p(y_{t-2}, y_{t-1}, y_t | x); order 2 only.
 
+    Raises:
+        ValueError: a sequence whose log-potentials leave no label sequence possible.
+
     Examples:
         >>> unary = torch.tensor([[0.0, 0.0], [0.0, 2.0]])  # one sequence of two positions, two labels
         >>> sticky = torch.tensor([[1.0, 0.0], [0.0, 1.0]])  # staying in a label scores 1
@@ -119,35 +126,48 @@ def marginals(potentials: Potentials, *, pairs: bool = False, triples: bool = Fa
                 [0.1192, 0.8808]])
     """
     with torch.no_grad():
-        want = (True, False, pairs, False, triples and potentials.order == 2)
+        want = Want(unary=True, edge=pairs, hyperedge=triples and potentials.order == 2)
         log_z, grads = log_z_and_gradients(potentials.detach(), want)
-    assert grads[0] is not None
-    return Marginals(log_z, grads[0], grads[2], grads[4])
+    _check_possible(log_z)
+    assert grads.unary is not None
+    return Marginals(log_z.to(potentials.unary.dtype), grads.unary, grads.edge, grads.hyperedge)
+
+
+def _check_possible(log_z: Tensor) -> None:
+    if float(log_z.sum()) == -math.inf:
+        sequence = int(log_z.isneginf().nonzero()[0])
+        raise ValueError(f"no label sequence is possible: all log-potentials of packed sequence {sequence} end in -inf")
 
 
 def entropy(potentials: Potentials) -> Tensor:
-    """[B] entropy of p(y | x) in nats: log Z less the expected score; no gradient.
+    """[B] entropy of p(y | x) in nats, sequence by sequence; no gradient.
+
+    Raises:
+        ValueError: a sequence whose log-potentials leave no label sequence possible.
 
     Examples:
         >>> entropy(Potentials(Packing((1,)), torch.zeros(1, 2)))  # a fair coin, in nats
         tensor([0.6931])
     """
     with torch.no_grad():
-        p = potentials.detach()
-        need_pair = p.bigram is not None or p.edge is not None
-        post = marginals(p, pairs=need_pair, triples=p.order == 2)
-        expected = (p.unary * post.unary).sum(1)
-        for table, posterior, shared, skip in (
-            (p.bigram, post.pair, True, 1), (p.edge, post.pair, False, 1),
-            (p.trigram, post.triple, True, 2), (p.hyperedge, post.triple, False, 2),
-        ):  # fmt: skip
-            if table is not None and posterior is not None:
-                rows = slice(p.packing.offsets[min(skip, len(p.packing.offsets) - 1)], None)
-                expected[rows] += ((table if shared else table[rows]) * posterior[rows]).flatten(1).sum(1)
-        return post.log_z - sum_rows(expected, p.packing)
+        p = potentials.detach().to(torch.float64)
+        values = [_entropy(p.of_sequence(n).without_offsets()[0]) for n in range(len(p.packing.lengths))]
+    return torch.stack(values).to(potentials.unary.dtype)
 
 
-class _Surprise(torch.autograd.Function):
+def _entropy(potentials: Potentials) -> Tensor:
+    """log Z less the expected score of one sequence; in float64, for both are large where their difference is small."""
+    tables = potentials.tensors()
+    log_z, expected = log_z_and_gradients(potentials, Want(*(table is not None for table in tables)))
+    _check_possible(log_z)
+    value = log_z[0]
+    for table, counts in zip(tables, expected, strict=True):
+        if table is not None and counts is not None:  # what is not expected adds nothing, though it be -inf
+            value = value - torch.where(counts > 0, table * counts, 0.0).sum()
+    return value.clamp_min(0.0)
+
+
+class _NegativeLogLikelihood(torch.autograd.Function):
     """-log p(y | x) of the labels given, or log Z without any; the backward pass is a multiplication.
 
     The gradient of log Z is what the chain expects, which the same sweeps compute; that of -log p(y | x) is this less what
@@ -155,50 +175,59 @@ class _Surprise(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, packing: Packing, labels: Tensor | None, *tensors: Tensor | None) -> Tensor:
-        potentials = Potentials(packing, *tensors)  # type: ignore[arg-type]
-        want = tuple(ctx.needs_input_grad[2:])
+    def forward(
+        ctx: Any,
+        packing: Packing,
+        labels: Tensor | None,
+        unary: Tensor,
+        bigram: Tensor | None,
+        edge: Tensor | None,
+        trigram: Tensor | None,
+        hyperedge: Tensor | None,
+    ) -> Tensor:
+        potentials = Potentials(packing, unary, bigram, edge, trigram, hyperedge)
+        want = Want(*ctx.needs_input_grad[2:])
         with torch.no_grad():
             value, grads = _value_and_gradients(potentials, labels, want)
         ctx.packing = packing
-        ctx.wanted = want
-        again = want[1] or want[3]
-        ctx.save_for_backward(*grads, *((labels, *tensors) if again else ()))
-        return value
+        ctx.want = want
+        again = want.bigram or want.trigram
+        ctx.save_for_backward(*grads, *((labels, *potentials.tensors()) if again else ()))
+        return value.to(unary.dtype)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *outputs: Tensor) -> tuple[Tensor | None, ...]:
         (weight,) = outputs
-        grads, again = ctx.saved_tensors[:5], ctx.saved_tensors[5:]
+        grads, again = Gradients(*ctx.saved_tensors[:5]), ctx.saved_tensors[5:]
         if weight.stride(0) == 0 or bool((weight == weight[0]).all()):  # as a rule: of a sum or mean over the batch
-            return (None, None, *(None if g is None else g * weight[0] for g in grads))
+            return (None, None, *grads.map(lambda g: g * weight[0]))
         # shared tables hold sums over sequences, so unequal weights need the sweeps once more, weighted
         if again:
             with torch.no_grad():
                 labels, *tensors = again
-                _, weighted = _value_and_gradients(Potentials(ctx.packing, *tensors), labels, ctx.wanted, weight)
+                _, weighted = _value_and_gradients(Potentials(ctx.packing, *tensors), labels, ctx.want, weight)
             return (None, None, *weighted)
         rows = weight[ctx.packing.sequence]
-        return (None, None, *(None if g is None else g * rows.view(-1, *[1] * (g.dim() - 1)) for g in grads))
+        return (None, None, *grads.map(lambda g: g * rows.view(-1, *[1] * (g.dim() - 1))))
 
 
 def _value_and_gradients(
-    potentials: Potentials, labels: Tensor | None, want: tuple[bool, ...], weight: Tensor | None = None
+    potentials: Potentials, labels: Tensor | None, want: Want, weight: Tensor | None = None
 ) -> tuple[Tensor, Gradients]:
     """log Z [B], or -log p(y | x) of the labels [N], and its gradients where wanted, weighted by sequence if asked."""
     log_z, grads = log_z_and_gradients(potentials, want, weight)
-    grads = tuple(g if wanted else None for g, wanted in zip(grads, want, strict=True))  # type: ignore[assignment]
     if labels is None:
         return log_z, grads
+    _check_possible(log_z)
     packing, y = potentials.packing, potentials.labels
-    minus = log_z.new_full((packing.rows,), -1.0) if weight is None else -weight[packing.sequence]
-    if grads[0] is not None:
-        grads[0].scatter_add_(1, labels[:, None], minus[:, None])
+    minus = potentials.unary.new_full((packing.rows,), -1.0) if weight is None else -weight[packing.sequence]
+    if grads.unary is not None:
+        grads.unary.scatter_add_(1, labels[:, None], minus[:, None])
     codes = _codes(potentials, labels)
     for n, code in codes.items():
         here = slice(packing.offsets[n - 1], None)
-        shared, local = grads[2 * n - 3], grads[2 * n - 2]
+        shared, local = grads.ngrams(n)
         if shared is not None:
             shared += torch.bincount(code, minus[here], minlength=shared.numel()).view(shared.shape)
         if local is not None:

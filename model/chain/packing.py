@@ -85,6 +85,11 @@ class Packing:
         rows = self._offsets[np.asarray(self.lengths) - 1] + np.arange(len(self.lengths))
         return torch.from_numpy(rows).to(self.device)
 
+    def rows_of(self, sequence: int) -> Tensor:
+        """[T_b] the packed rows of one sequence, in order."""
+        rows = self._offsets[: self.lengths[sequence]] + sequence
+        return torch.from_numpy(rows).to(self.device)
+
     def neighbour(self, step: int) -> Tensor:
         """[N] row of the segment `step` positions later in the same sequence (earlier if negative), or -1 past an edge."""
         if step not in self._neighbours:

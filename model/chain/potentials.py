@@ -6,13 +6,46 @@ i, j, k  labels of positions t-2, t-1, t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from phonechain.model.chain.packing import Packing
+
+
+class Want(NamedTuple):
+    """Of which potentials the gradients are asked for."""
+
+    unary: bool = False
+    bigram: bool = False
+    edge: bool = False
+    trigram: bool = False
+    hyperedge: bool = False
+
+
+class Gradients(NamedTuple):
+    """Gradients of log Z in the potentials, of their shapes; None where not asked for.
+
+    Those of `unary`, `edge` and `hyperedge` are the marginals of one, two and three labels; those of the shared tables sums
+    of them.
+    """
+
+    unary: Tensor | None = None
+    bigram: Tensor | None = None
+    edge: Tensor | None = None
+    trigram: Tensor | None = None
+    hyperedge: Tensor | None = None
+
+    def ngrams(self, n: int) -> tuple[Tensor | None, Tensor | None]:
+        """Of the shared table of n-grams and of the one that depends on the input, n = 2 or 3."""
+        return (self.bigram, self.edge) if n == 2 else (self.trigram, self.hyperedge)
+
+    def map(self, function: Callable[[Tensor], Tensor]) -> Gradients:
+        """With the function of each."""
+        return Gradients(*(None if x is None else function(x) for x in self))
 
 
 @dataclass(frozen=True)
@@ -45,21 +78,57 @@ class Potentials:
         return self.unary.shape[1]
 
     def tensors(self) -> tuple[Tensor | None, ...]:
+        """The five tables, in their order."""
         return (self.unary, self.bigram, self.edge, self.trigram, self.hyperedge)
 
     def ngrams(self, n: int) -> tuple[Tensor | None, Tensor | None]:
         """The shared table of n-grams and the one that depends on the input, n = 2 or 3."""
         return (self.bigram, self.edge) if n == 2 else (self.trigram, self.hyperedge)
 
+    def map(self, function: Callable[[Tensor], Tensor]) -> Potentials:
+        """With the function of each table."""
+
+        def each(table: Tensor | None) -> Tensor | None:
+            return None if table is None else function(table)
+
+        return Potentials(
+            self.packing, function(self.unary), each(self.bigram), each(self.edge), each(self.trigram), each(self.hyperedge)
+        )  # fmt: skip
+
     def detach(self) -> Potentials:
-        return Potentials(self.packing, *(x if x is None else x.detach() for x in self.tensors()))  # type: ignore[arg-type]
+        return self.map(Tensor.detach)
 
     def to(self, dtype: torch.dtype) -> Potentials:
-        return Potentials(self.packing, *(x if x is None else x.to(dtype) for x in self.tensors()))  # type: ignore[arg-type]
+        return self.map(lambda table: table.to(dtype))
 
     def scaled(self, factor: float) -> Potentials:
         """All log-potentials times `factor`: the chain at temperature 1 / factor."""
-        return Potentials(self.packing, *(x if x is None else x * factor for x in self.tensors()))  # type: ignore[arg-type]
+        return self.map(lambda table: table * factor)
+
+    def without_offsets(self) -> tuple[Potentials, Tensor]:
+        """The same distribution with 0 as the largest log-potential of each row or shared table; [B] log of what went, float64."""
+        packing = self.packing
+        rows = self.unary.new_zeros(packing.rows, dtype=torch.float64)
+        tables: list[Tensor | None] = []
+        for table, first, local in zip(self.tensors(), (0, 1, 1, 2, 2), (True, False, True, False, True), strict=True):
+            if table is None:
+                tables.append(None)
+                continue
+            top = table.flatten(1).amax(1) if local else table.max()
+            top = torch.where(top.isfinite(), top, 0.0)
+            tables.append(table - top.view(-1, *[1] * (table.dim() - 1)))
+            here = slice(packing.offsets[min(first, len(packing.batch_sizes))], None)
+            rows[here] += top[here] if local else top
+        unary, *others = tables
+        assert unary is not None
+        return Potentials(packing, unary, *others), sum_rows(rows, packing)
+
+    def of_sequence(self, sequence: int) -> Potentials:
+        """One sequence as a batch of its own."""
+        rows = self.packing.rows_of(sequence)
+        local = [None if x is None else x.index_select(0, rows) for x in (self.edge, self.hyperedge)]
+        packing = Packing((len(rows),), self.packing.device)
+        return Potentials(packing, self.unary.index_select(0, rows), self.bigram, local[0], self.trigram, local[1])
 
 
 def log_step(potentials: Potentials, state: Tensor | None, t: int, reduce: Any) -> Tensor:
@@ -97,4 +166,25 @@ def shared_or_zero(table: Tensor | None, like: Tensor, dims: int) -> Tensor:
 def sum_rows(rows: Tensor, packing: Packing) -> Tensor:
     """[N] -> [B]: the sum over the rows of each sequence, in float64: in float32 a thousand equal terms drift."""
     zeros = rows.new_zeros(len(packing.lengths), dtype=torch.float64)
-    return zeros.index_add(0, packing.sequence, rows.double()).to(rows.dtype)
+    return zeros.index_add(0, packing.sequence, rows.double())
+
+
+def log_sum_exp(x: Tensor, dim: int) -> Tensor:
+    """log sum exp over `dim`, whose gradient is zero, not NaN, where everything is -inf."""
+    return _LogSumExp.apply(x, dim)
+
+
+class _LogSumExp(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, dim: int) -> Tensor:
+        total = torch.logsumexp(x, dim)
+        ctx.save_for_backward(x, total)
+        ctx.dim = dim
+        return total
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *outputs: Tensor) -> tuple[Tensor, None]:
+        x, total = ctx.saved_tensors
+        possible = total.masked_fill(total.isneginf(), 0.0).unsqueeze(ctx.dim)
+        return (x - possible).exp_().mul_(outputs[0].unsqueeze(ctx.dim)), None

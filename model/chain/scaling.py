@@ -21,9 +21,6 @@ SAFE_RANGE = {(1, torch.float32): 36.0, (1, torch.float64): 336.0, (2, torch.flo
 (87 - 15) and (708 - 36) nats, over 2 or 3.
 """
 
-Gradients = tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None, Tensor | None]
-"""Of log Z in the five potentials, in their order; None where not wanted."""
-
 
 def local_table(edge: Tensor, shared: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """([j, k, N] exp of the local log-potentials less their maximum, times `shared` [j, k] if given; [N] that maximum)."""

@@ -30,7 +30,7 @@ def k_best(potentials: Potentials, k: int) -> tuple[Tensor, Tensor]:
     """The k most probable label sequences of each chain, best first; no gradient.
 
     Returns:
-        labels [k, N] and log-potentials [k, B]; where a chain has fewer than k sequences, the score is -inf and the labels 0.
+        labels [k, N] and log-potentials [k, B]; where fewer than k sequences are possible, the score is -inf and the labels 0.
     """
     with torch.no_grad():
         p = potentials.detach()
@@ -40,7 +40,8 @@ def k_best(potentials: Potentials, k: int) -> tuple[Tensor, Tensor]:
         score = p.unary.new_full((packing.batch_sizes[0], y, k), minus)
         score[:, :, 0] = p.unary[: packing.batch_sizes[0]]
         back: list[Tensor] = []  # of position t >= 1: [b, state, rank] -> previous label * k + previous rank
-        finals: list[Tensor] = [score]
+        small = torch.int16 if y * k < 2**15 else torch.int32
+        finals: list[Tensor] = []  # of position t: [ending there, state, rank]
         for t in range(1, len(packing.batch_sizes)):
             here, size = slice(packing.offsets[t], packing.offsets[t + 1]), packing.batch_sizes[t]
             unary, edge = p.unary[here], edge_table(p, here)
@@ -59,9 +60,10 @@ def k_best(potentials: Potentials, k: int) -> tuple[Tensor, Tensor]:
                 flat = grown.permute(0, 2, 3, 1, 4).reshape(size, y * y, y * k)  # [b, (j k), i rank]
                 best, where = flat.topk(min(k, y * k), -1)
                 best = best + (edge + unary[:, None, :]).flatten(1)[..., None]
+            finals.append(score[size:])
             score = best
-            back.append(where)
-            finals.append(score)
+            back.append(where.to(small))
+        finals.append(score)
         return _follow(p, k, finals, back)
 
 
@@ -74,7 +76,7 @@ def _follow(p: Potentials, k: int, finals: list[Tensor], back: list[Tensor]) -> 
     for t in range(len(packing.batch_sizes) - 1, -1, -1):
         size = packing.batch_sizes[t]
         if size > alive:  # chains that end here start here
-            ending = finals[t][alive:size]
+            ending = finals[t]
             best, where = ending.flatten(1).topk(min(k, ending[0].numel()), -1)
             scores[: best.shape[1], alive:size] = best.T
             where = torch.nn.functional.pad(where, (0, k - where.shape[1]))
@@ -86,14 +88,14 @@ def _follow(p: Potentials, k: int, finals: list[Tensor], back: list[Tensor]) -> 
         pairs = p.order == 2 and t >= 1
         labels[:, rows] = (state % y if pairs else state).T
         if t:
-            where = back[t - 1].flatten(1).gather(1, state * back[t - 1].shape[2] + rank)
+            where = back[t - 1].flatten(1).gather(1, state * back[t - 1].shape[2] + rank).long()
             if p.order == 1:
                 state, rank = where // k, where % k
             elif t == 1:
                 state, rank = state // y, where
             else:
                 state, rank = (where // k) * y + state // y, where % k
-    return labels, scores
+    return labels.masked_fill_(scores.isneginf()[:, packing.sequence], 0), scores
 
 
 def sample(potentials: Potentials, n: int, generator: torch.Generator | None = None) -> Tensor:

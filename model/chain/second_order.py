@@ -16,17 +16,65 @@ import torch
 from torch import Tensor, nn
 
 from phonechain.model.chain.packing import Packing
-from phonechain.model.chain.potentials import Potentials, shared_or_zero, sum_rows
-from phonechain.model.chain.scaling import Gradients, local_table
+from phonechain.model.chain.potentials import Gradients, Potentials, Want, shared_or_zero, sum_rows
+from phonechain.model.chain.scaling import local_table
 
 
-def sweep(potentials: Potentials, want: tuple[bool, ...], weight: Tensor | None) -> tuple[Tensor, Gradients]:
-    """log Z [B] and its gradients where wanted, weighted by sequence if asked."""
-    by_products = potentials.hyperedge is None and not want[4]
+def sweep(potentials: Potentials, want: Want, weight: Tensor | None) -> tuple[Tensor, Gradients]:
+    """log Z [B], float64, and its gradients where wanted, weighted by sequence if asked."""
+    by_products = potentials.hyperedge is None and not want.hyperedge
     if potentials.labels % 4 and by_products:
         return _padded(potentials, want, weight)
     forward = _forward(potentials, by_products)
-    return forward.log_z, (_backward(forward, want, weight) if any(want) else (None,) * 5)
+    return forward.log_z, (_backward(forward, want, weight) if any(want) else Gradients())
+
+
+@dataclass(frozen=True)
+class _Tables:
+    """exp of the n-gram log-potentials, less their maxima.
+
+    Attributes:
+        both, begin: [i, j, k] and [j, k] of the shared ones, of a position and of the second one.
+        edge, hyper: [j, k, N] of the local bigrams, and [i, j, k, N] of the local trigrams times `both`, or None.
+        shift, begin_shift: log of what the shared ones were divided by.
+        edge_top, hyper_top: [N] of the local ones, or None.
+    """
+
+    both: Tensor
+    begin: Tensor
+    edge: Tensor | None
+    hyper: Tensor | None
+    shift: Tensor
+    begin_shift: Tensor
+    edge_top: Tensor | None
+    hyper_top: Tensor | None
+
+    @classmethod
+    def of(cls, potentials: Potentials) -> _Tables:
+        bigram = shared_or_zero(potentials.bigram, potentials.unary, 2)
+        trigram = shared_or_zero(potentials.trigram, potentials.unary, 3)
+        begin_shift, shift = bigram.max(), trigram.max()
+        both = torch.exp((trigram - shift) + (bigram - begin_shift))  # one by one: digits are lost far from zero
+        edge = edge_top = hyper = hyper_top = None
+        if potentials.edge is not None:
+            edge, edge_top = local_table(potentials.edge)
+        if potentials.hyperedge is not None:
+            turned = potentials.hyperedge.permute(1, 2, 3, 0)
+            hyper_top = turned.flatten(0, 2).amax(0)
+            hyper = torch.exp(turned - hyper_top).mul_(both[..., None])
+        begin = torch.exp(bigram - begin_shift)
+        return cls(both, begin, edge, hyper, shift.double() + begin_shift, begin_shift, edge_top, hyper_top)
+
+    def add_shifts(self, rows: Tensor, offsets: tuple[int, ...]) -> None:
+        """Add to [N], float64, what the tables of each row were divided by."""
+        if len(offsets) < 3:
+            return
+        rows[offsets[1] : offsets[2]] += self.begin_shift
+        rows[offsets[2] :] += self.shift
+        if self.edge_top is not None:
+            rows[offsets[1] :] += self.edge_top[offsets[1] :]
+        if self.hyper_top is not None:
+            rows[offsets[2] :] += self.hyper_top[offsets[2] :]
 
 
 @dataclass(frozen=True)
@@ -44,53 +92,42 @@ class _Forward:
     trigrams into E.
 
     Attributes:
-        widths: sequences that position t computes, batch_sizes[t] or more. The products take half the time on sequences in
-            eights, and on 16 rather than fewer. What is added runs along with p = 1 and beta = 0, and comes into nothing.
-        places: [N] column of each packed row where these are more, else None.
+        widths: sequences that position t computes, batch_sizes[t] or more: from 12 on in eights, on which the products take
+            half the time. What is added runs along with p = 1 and beta = 0, and comes into nothing.
+        columns: [N] column of each packed row where these are more, else None.
+        log_z: [B], float64.
         p: for each position [k, widths[t]], scaled.
         a: for each position [k, j, widths[t]]; the first is not used.
-        table, first: [i, j, k] and [j, k] exp of the shared log-potentials, of a position and of the second one.
-        edge, hyper: [j, k, N] exp of the local ones, and [i, j, k, N] times `table`, or None.
     """
 
     packing: Packing
     widths: list[int]
-    places: Tensor | None
+    columns: Tensor | None
     log_z: Tensor
     p: tuple[Tensor, ...]
     a: list[Tensor]
-    table: Tensor
-    first: Tensor
-    edge: Tensor | None
-    hyper: Tensor | None
+    tables: _Tables
+
+
+def _width(sequences: int) -> int:
+    return sequences if sequences < 12 else -(-sequences // 8) * 8
 
 
 def _forward(potentials: Potentials, by_products: bool) -> _Forward:
     packing, unary = potentials.packing, potentials.unary
     y, sizes, offsets = potentials.labels, packing.batch_sizes, packing.offsets
-    widths = [max(16, -(-n // 8) * 8) for n in sizes] if by_products else list(sizes)
+    widths = [_width(n) for n in sizes] if by_products else list(sizes)
     steps = len(sizes)
     top = unary.amax(1)
     packed = torch.exp(unary - top[:, None]).T.contiguous()  # [k, N]
-    places = None
+    columns = None
     if widths != list(sizes):
         starts = torch.tensor([0, *widths[:-1]], device=unary.device).cumsum(0)
-        places = starts[packing.time] + packing.sequence
-        packed = packed.new_ones(y, sum(widths)).index_copy_(1, places, packed)
+        columns = starts[packing.time] + packing.sequence
+        packed = packed.new_ones(y, sum(widths)).index_copy_(1, columns, packed)
     p = packed.split(widths, 1)
-    bigram = shared_or_zero(potentials.bigram, unary, 2)
-    both = shared_or_zero(potentials.trigram, unary, 3) + bigram
-    shift = both.max()
-    table = torch.exp(both - shift)
-    onward = table.permute(1, 2, 0).contiguous()  # [j, k, i]
-    first = torch.exp(bigram - bigram.max())
-    edge = edge_top = hyper = hyper_top = None
-    if potentials.edge is not None:
-        edge, edge_top = local_table(potentials.edge)
-    if potentials.hyperedge is not None:
-        turned = potentials.hyperedge.permute(1, 2, 3, 0)
-        hyper_top = turned.flatten(0, 2).amax(0)
-        hyper = torch.exp(turned - hyper_top).mul_(table[..., None])
+    tables = _Tables.of(potentials)
+    onward = tables.both.permute(1, 2, 0).contiguous()  # [j, k, i]
 
     norms = unary.new_empty(sum(widths))
     norm = norms.split(widths)
@@ -104,103 +141,127 @@ def _forward(potentials: Potentials, by_products: bool) -> _Forward:
             kept = store[t - 1].view(y, y, width)  # [k, j, b]
             reached_by = kept.transpose(0, 1)
             if t == 1:
-                torch.mul(before, first[:, :, None], out=reached_by)
+                torch.mul(before, tables.begin[:, :, None], out=reached_by)
             else:
                 s = room[: y * y * width].view(y, y, width)
-                if hyper is None:
+                if tables.hyper is None:
                     torch.bmm(onward, a[-1][:, :, :width], out=s)
                 else:
-                    torch.sum(a[-1].transpose(0, 1)[:, :, None, :width] * hyper[..., here], 0, out=s)
+                    torch.sum(a[-1].transpose(0, 1)[:, :, None, :width] * tables.hyper[..., here], 0, out=s)
                 torch.mul(s, before, out=reached_by)
-            if edge is not None:
-                reached_by[:, :, : sizes[t]].mul_(edge[:, :, here])
+            if tables.edge is not None:
+                reached_by[:, :, : sizes[t]].mul_(tables.edge[:, :, here])
             a.append(kept)
             reached = kept.sum(1)
         torch.sum(reached.mul_(p[t]), 0, out=norm[t])
         p[t].div_(norm[t])
-    rows = (norms if places is None else norms[places]).log() + top
-    if steps > 1:
-        rows[offsets[1] : offsets[2]] += bigram.max()
-        rows[offsets[2] :] += shift
-        if edge_top is not None:
-            rows[offsets[1] :] += edge_top[offsets[1] :]
-        if hyper_top is not None:
-            rows[offsets[2] :] += hyper_top[offsets[2] :]
-    return _Forward(packing, widths, places, sum_rows(rows, packing), p, a, table, first, edge, hyper)
+    rows = (norms if columns is None else norms[columns]).log().double() + top
+    tables.add_shifts(rows, offsets)
+    return _Forward(packing, widths, columns, sum_rows(rows, packing), p, a, tables)
 
 
-def _backward(forward: _Forward, want: tuple[bool, ...], weight: Tensor | None) -> Gradients:
-    packing, widths, p, a = forward.packing, forward.widths, forward.p, forward.a
-    table, edge, hyper = forward.table, forward.edge, forward.hyper
-    y, sizes, offsets = table.shape[0], packing.batch_sizes, packing.offsets
+class _Expected:
+    """What the backward sweep collects: marginals by position, and sums of them over positions."""
+
+    def __init__(self, forward: _Forward, want: Want) -> None:
+        self.forward, self.want = forward, want
+        table, rows = forward.tables.both, forward.packing.rows
+        y, self.sizes, self.offsets = len(table), forward.packing.batch_sizes, forward.packing.offsets
+        self.columns = table.new_empty(y, sum(forward.widths))
+        self.unary = self.columns.split(forward.widths, 1)
+        self.pair = table.new_zeros(y, y, rows) if want.edge else None
+        self.triple = table.new_zeros(y, y, y, rows) if want.hyperedge else None
+        self.inward = table.permute(1, 0, 2).contiguous()  # [j, i, k]
+        self.counts = torch.zeros_like(self.inward) if want.bigram or want.trigram else None  # [j, i, k], without E
+        self.begin = torch.zeros_like(forward.tables.begin)
+
+    def add_pairs(self, t: int, joint: Tensor) -> None:
+        """p(y_{t-1}, y_t) of position t, [k, j, b]."""
+        torch.sum(joint, 1, out=self.unary[t])
+        if self.pair is not None:
+            here = slice(self.offsets[t], self.offsets[t + 1])
+            self.pair[:, :, here] = joint[:, :, : self.sizes[t]].transpose(0, 1)
+        if t == 1:
+            self.begin = joint.sum(2).T
+            torch.sum(joint, 0, out=self.unary[0][:, : joint.shape[2]])
+
+    def add_triples(self, t: int, left: Tensor, u: Tensor) -> None:
+        """Of position t from a_{t-1} [j, i, b] and u_t [j, k, b], with the shared trigrams."""
+        if self.counts is not None:
+            self.counts.baddbmm_(left, u.transpose(1, 2))
+        if self.triple is not None:
+            here = slice(self.offsets[t], self.offsets[t + 1])
+            shared = self.forward.tables.both[..., None]
+            self.triple[..., here] = left.transpose(0, 1)[:, :, None] * shared * u
+
+    def add_local_triples(self, t: int, left: Tensor, moved: Tensor) -> None:
+        """Of position t from a_{t-1} [j, i, b] and E u_t [i, j, k, b], with its own trigrams; `moved` is written over."""
+        if self.counts is None and self.triple is None:
+            return
+        moved.mul_(left.transpose(0, 1)[:, :, None])
+        if self.counts is not None:
+            self.counts += (moved.sum(3) / self.forward.tables.both).permute(1, 0, 2)
+        if self.triple is not None:
+            self.triple[..., self.offsets[t] : self.offsets[t + 1]] = moved
+
+    def gradients(self, ends: Tensor) -> Gradients:
+        """All of it; `ends` [B] is what a sequence starts from at its last position."""
+        alone = slice(self.sizes[1] if len(self.sizes) > 1 else 0, self.sizes[0])  # sequences of one position
+        self.unary[0][:, alone] = self.forward.p[0][:, alone] * ends[alone]
+        columns, where = self.columns, self.forward.columns
+        bigram = trigram = None
+        if self.counts is not None:
+            self.counts.mul_(self.inward)
+            bigram = self.counts.sum(1) + self.begin if self.want.bigram else None
+            trigram = self.counts.permute(1, 0, 2) if self.want.trigram else None
+        return Gradients(
+            (columns if where is None else columns.index_select(1, where)).T if self.want.unary else None,
+            bigram,
+            None if self.pair is None else self.pair.permute(2, 0, 1),
+            trigram,
+            None if self.triple is None else self.triple.permute(3, 0, 1, 2),
+        )
+
+
+def _backward(forward: _Forward, want: Want, weight: Tensor | None) -> Gradients:
+    packing, widths, p, a, tables = forward.packing, forward.widths, forward.p, forward.a, forward.tables
+    y, sizes, offsets = len(tables.both), packing.batch_sizes, packing.offsets
     steps = len(sizes)
-    inward = table.permute(1, 0, 2).contiguous()  # [j, i, k]
+    expected = _Expected(forward, want)
     # everything is linear in what a sequence starts from at its last position: one, or its weight
-    ends = table.new_ones(sizes[0]) if weight is None else weight
-    unary_grad = table.new_empty(y, sum(widths))
-    unary = unary_grad.split(widths, 1)
-    pair = table.new_zeros(y, y, packing.rows) if want[2] else None
-    triple = table.new_zeros(y, y, y, packing.rows) if want[4] else None
-    expected = torch.zeros_like(inward) if want[1] or want[3] else None  # [j, i, k], without the factor E
-    expected_first = torch.zeros_like(forward.first)
-    v_room, u_room, room = (table.new_empty(y * y * widths[min(1, steps - 1)]) for _ in range(3))
-    v = table.new_empty(y, y, 0)  # [k, j, b]
+    ends = p[0].new_ones(sizes[0]) if weight is None else weight
+    v_room, u_room, room = (ends.new_empty(y * y * widths[min(1, steps - 1)]) for _ in range(3))
+    v = ends.new_empty(y, y, 0)  # [k, j, b]
     for t in range(steps - 1, 0, -1):
         here, size, width = slice(offsets[t], offsets[t + 1]), sizes[t], widths[t]
         going_on = sizes[t + 1] if t + 1 < steps else 0
         shape = (y, y, width)
         scratch = room[: y * y * width].view(shape)
-        if width > v.shape[2]:
+        if width > v.shape[2]:  # more sequences have this position than the next one
             scratch[:, :, :going_on] = v[:, :, :going_on]
             scratch[:, :, size:] = 0.0
             v, v_room, room, scratch = scratch, room, v_room, v_room[: y * y * width].view(shape)
         if going_on < size:
             v[:, :, going_on:size] = (p[t][:, going_on:size] * ends[going_on:size])[:, None]
-        joint = torch.mul(a[t], v, out=scratch)
-        torch.sum(joint, 1, out=unary[t])
-        if pair is not None:
-            pair[:, :, here] = joint[:, :, :size].transpose(0, 1)
+        expected.add_pairs(t, torch.mul(a[t], v, out=scratch))
         if t == 1:
-            expected_first = joint.sum(2).T
-            torch.sum(joint, 0, out=unary[0][:, :width])
             break
         u = torch.mul(v.transpose(0, 1), p[t - 1][:, None, :width], out=u_room[: y * y * width].view(shape))
-        if edge is not None:
-            u[:, :, :size].mul_(edge[:, :, here])
+        if tables.edge is not None:
+            u[:, :, :size].mul_(tables.edge[:, :, here])
         left = a[t - 1][:, :, :width]  # [j, i, b]
         v = v_room[: y * y * width].view(shape)  # of t - 1, [j, i, b]
-        if hyper is None:
-            if expected is not None:
-                expected.baddbmm_(left, u.transpose(1, 2))
-            if triple is not None:
-                triple[..., here] = left.transpose(0, 1)[:, :, None] * table[..., None] * u
-            torch.bmm(inward, u, out=v)
+        if tables.hyper is None:
+            expected.add_triples(t, left, u)
+            torch.bmm(expected.inward, u, out=v)
         else:
-            moved = hyper[..., here] * u
+            moved = tables.hyper[..., here] * u
             torch.sum(moved, 2, out=v.transpose(0, 1))
-            if expected is not None or triple is not None:
-                moved.mul_(left.transpose(0, 1)[:, :, None])
-                if expected is not None:
-                    expected += (moved.sum(3) / table).permute(1, 0, 2)
-                if triple is not None:
-                    triple[..., here] = moved
-    alone = slice(sizes[1] if steps > 1 else 0, sizes[0])  # sequences of one position
-    unary[0][:, alone] = p[0][:, alone] * ends[alone]
-    grad_bigram = grad_trigram = None
-    if expected is not None:
-        expected.mul_(inward)
-        grad_bigram = expected.sum(1) + expected_first if want[1] else None
-        grad_trigram = expected.permute(1, 0, 2) if want[3] else None
-    return (
-        (unary_grad if forward.places is None else unary_grad.index_select(1, forward.places)).T,
-        grad_bigram,
-        None if pair is None else pair.permute(2, 0, 1),
-        grad_trigram,
-        None if triple is None else triple.permute(3, 0, 1, 2),
-    )
+            expected.add_local_triples(t, left, moved)
+    return expected.gradients(ends)
 
 
-def _padded(potentials: Potentials, want: tuple[bool, ...], weight: Tensor | None) -> tuple[Tensor, Gradients]:
+def _padded(potentials: Potentials, want: Want, weight: Tensor | None) -> tuple[Tensor, Gradients]:
     """The same with labels of probability zero added up to a multiple of four: the products are a third faster for it."""
     y, extra = potentials.labels, (0, -potentials.labels % 4)
 
@@ -216,6 +277,9 @@ def _padded(potentials: Potentials, want: tuple[bool, ...], weight: Tensor | Non
         None if trigram is None else pad(trigram, extra * 3),
     )
     log_z, grads = sweep(padded, want, weight)
-    rows = slice(None)
-    cuts = ((rows, slice(y)), (slice(y),) * 2, (rows, *(slice(y),) * 2), (slice(y),) * 3, ())
-    return log_z, tuple(None if g is None else g[cut] for g, cut in zip(grads, cuts, strict=True))  # type: ignore[return-value]
+    return log_z, Gradients(
+        None if grads.unary is None else grads.unary[:, :y],
+        None if grads.bigram is None else grads.bigram[:y, :y],
+        None if grads.edge is None else grads.edge[:, :y, :y],
+        None if grads.trigram is None else grads.trigram[:y, :y, :y],
+    )

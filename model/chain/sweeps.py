@@ -9,39 +9,45 @@ n-gram log-potentials allows it (scaling.py); beyond that by sums of logs.
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
-from phonechain.model.chain import first_order, second_order
-from phonechain.model.chain.potentials import Potentials, log_step
-from phonechain.model.chain.scaling import SAFE_RANGE, Gradients
+from phonechain.model.chain import first_order, second_order, single
+from phonechain.model.chain.potentials import Gradients, Potentials, Want, log_step, log_sum_exp
+from phonechain.model.chain.scaling import SAFE_RANGE
 
 
-def log_z_and_gradients(
-    potentials: Potentials, want: tuple[bool, ...], weight: Tensor | None = None
-) -> tuple[Tensor, Gradients]:
-    """log Z [B] and its gradients in the five potentials (None where not wanted), weighted by sequence if asked.
+def log_z_and_gradients(potentials: Potentials, want: Want, weight: Tensor | None = None) -> tuple[Tensor, Gradients]:
+    """log Z [B], float64, and its gradients in the five potentials where wanted, weighted by sequence if asked.
 
-    The shared tables' gradients are sums over rows; the others' are marginals.
+    Potentials of -inf are exact, at the price of the logs; a sequence without any possible labels has log Z = -inf and
+    gradients of zero.
     """
     dtype = potentials.unary.dtype
-    spread = _ngram_range(potentials)
+    spread = ngram_range(potentials)
     order = potentials.order
-    if dtype == torch.float32 and spread > SAFE_RANGE[order, torch.float32]:
-        log_z, grads = log_z_and_gradients(
-            potentials.to(torch.float64), want, None if weight is None else weight.to(torch.float64)
-        )
-        return log_z.to(dtype), tuple(None if g is None else g.to(dtype) for g in grads)  # type: ignore[return-value]
+    if dtype == torch.float32 and not spread <= SAFE_RANGE[order, torch.float32]:
+        wide = None if weight is None else weight.double()
+        log_z, grads = log_z_and_gradients(potentials.to(torch.float64), want, wide)
+        return log_z, grads.map(lambda g: g.to(dtype))
     if not spread <= SAFE_RANGE[order, torch.float64]:
-        return _by_logs(potentials, want, weight)
-    return (
-        first_order.sweep(potentials, want, weight, spread)
-        if order == 1
-        else second_order.sweep(potentials, want, weight)
-    )
+        return _nothing(potentials, want) if _has_nan(potentials) else _by_logs(potentials, want, weight)
+    if order == 1:
+        log_z, grads = first_order.sweep(potentials, want, weight, spread)
+    elif len(potentials.packing.lengths) == 1:
+        log_z, grads = single.sweep(potentials, want, weight)
+    else:
+        log_z, grads = second_order.sweep(potentials, want, weight)
+    if math.isfinite(float(log_z.sum())) or _has_nan(potentials):
+        return log_z, grads
+    wide = None if weight is None else weight.double()  # unaries of -inf at all labels of a position
+    log_z, grads = _by_logs(potentials.to(torch.float64), want, wide)
+    return log_z, grads.map(lambda g: g.to(dtype))
 
 
-def _ngram_range(potentials: Potentials) -> float:
+def ngram_range(potentials: Potentials) -> float:
     """Nats between the largest and the smallest n-gram log-potential of a position (an upper bound where tables add up)."""
     spread = 0.0
     for table in (potentials.bigram, potentials.trigram):
@@ -56,37 +62,49 @@ def _ngram_range(potentials: Potentials) -> float:
     return spread
 
 
-def _by_logs(potentials: Potentials, want: tuple[bool, ...], weight: Tensor | None) -> tuple[Tensor, Gradients]:
-    """The same by sums of logs and automatic differentiation: slow, and right for any finite potentials."""
+def _has_nan(potentials: Potentials) -> bool:
+    return any(x is not None and bool(x.isnan().any()) for x in potentials.tensors())
+
+
+def _nothing(potentials: Potentials, want: Want) -> tuple[Tensor, Gradients]:
+    """NaN, as asked for."""
+    unary = potentials.unary
+    n, y = unary.shape
+    shapes = ((n, y), (y, y), (n, y, y), (y, y, y), (n, y, y, y))
+    grads = (unary.new_full(shape, torch.nan) if wanted else None for shape, wanted in zip(shapes, want, strict=True))
+    return unary.new_full((len(potentials.packing.lengths),), torch.nan, dtype=torch.float64), Gradients(*grads)
+
+
+def _by_logs(potentials: Potentials, want: Want, weight: Tensor | None) -> tuple[Tensor, Gradients]:
+    """The same by sums of logs and automatic differentiation: slow, and right for any potentials below +inf."""
+    potentials, shift = potentials.without_offsets()
     with torch.enable_grad():
         n, y = potentials.unary.shape
         shapes = ((n, y), (y, y), (n, y, y), (y, y, y), (n, y, y, y))
-        leaves = [  # a wanted marginal whose table is absent is the gradient in a table of zeros
-            None
-            if x is None and not wanted
-            else (potentials.unary.new_zeros(shape) if x is None else x.detach().clone())
-            for x, wanted, shape in zip(potentials.tensors(), want, shapes, strict=True)
-        ]
-        for x, wanted in zip(leaves, want, strict=True):
-            if x is not None:
-                x.requires_grad_(wanted)
-        packing = potentials.packing
-        local = Potentials(packing, *leaves)  # type: ignore[arg-type]
-        state: Tensor | None = None
-        ends = []
-        for t, size in enumerate(packing.batch_sizes):
-            state = log_step(local, state, t, torch.logsumexp)
-            following = packing.batch_sizes[t + 1] if t + 1 < len(packing.batch_sizes) else 0
-            ends.append(state[following:size].flatten(1).logsumexp(1))  # sequences whose last position is t
-        log_z = torch.cat(ends[::-1])
+
+        def leaf(table: Tensor | None, shape: tuple[int, ...], wanted: bool) -> Tensor | None:
+            if table is None:  # a wanted marginal whose table is absent is the gradient in a table of zeros
+                return potentials.unary.new_zeros(shape, requires_grad=True) if wanted else None
+            return table.detach().clone().requires_grad_(wanted)
+
+        unary, *tables = (leaf(*x) for x in zip(potentials.tensors(), shapes, want, strict=True))
+        assert unary is not None
+        leaves = (unary, *tables)
+        log_z = _log_z(Potentials(potentials.packing, unary, *tables))
         asked = [x for x in leaves if x is not None and x.requires_grad]
-        total = (log_z if weight is None else log_z * weight).sum()
+        total = (log_z if weight is None else log_z * weight)[log_z.isfinite()].sum()
         # nothing depends on an n-gram table alone where no sequence is that long
-        found = iter(
-            torch.autograd.grad(total, asked, allow_unused=True) if total.requires_grad else [None] * len(asked)
-        )
-    grads: list[Tensor | None] = []
-    for x in leaves:
-        g = next(found) if x is not None and x.requires_grad else None
-        grads.append(torch.zeros_like(x) if g is None and x is not None and x.requires_grad else g)
-    return log_z.detach(), tuple(grads)  # type: ignore[return-value]
+        found = torch.autograd.grad(total, asked, allow_unused=True) if total.requires_grad else [None] * len(asked)
+    grads = iter(torch.zeros_like(x) if g is None else g for x, g in zip(asked, found, strict=True))
+    return log_z.detach() + shift, Gradients(*(next(grads) if wanted else None for wanted in want))
+
+
+def _log_z(potentials: Potentials) -> Tensor:
+    sizes = potentials.packing.batch_sizes
+    state: Tensor | None = None
+    ends = []
+    for t, size in enumerate(sizes):
+        state = log_step(potentials, state, t, log_sum_exp)
+        following = sizes[t + 1] if t + 1 < len(sizes) else 0
+        ends.append(log_sum_exp(state[following:size].flatten(1), 1))  # sequences whose last position is t
+    return torch.cat(ends[::-1])

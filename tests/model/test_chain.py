@@ -11,6 +11,8 @@ from scipy import special, stats
 from phonechain.model.chain import inference as chain
 from phonechain.model.chain.inference import Potentials
 from phonechain.model.chain.packing import Packing
+from phonechain.model.chain.potentials import Want
+from phonechain.model.chain.single import in_windows
 from tests.model.chains import PATTERNS, TABLES, Case, cases, make
 
 quick = settings(
@@ -88,6 +90,7 @@ def test_the_k_best_are_the_k_best_enumerated(case: Case, k: int) -> None:
         expected = oracle.k_best(k)
         close(scores[: len(expected), b], [score for _, score in expected])
         assert torch.isneginf(scores[len(expected) :, b]).all()
+        assert not labels[len(expected) :][:, rows].any()
         paths = [tuple(p) for p in labels[: len(expected)][:, rows].tolist()]
         assert len(set(paths)) == len(paths)
         close([oracle.score(p) for p in paths], scores[: len(expected), b])
@@ -453,3 +456,121 @@ def test_n_grams_that_are_all_far_below_zero(dtype: torch.dtype, labels: int, or
         close(found.unary[rows], oracle.marginals(), rounding)
         if found.pair is not None:
             close(found.pair[rows[1:]], oracle.marginals(2), rounding)
+
+
+# ------------------------------------------------------------------------------------------------------------ corners
+
+
+@quick
+@given(cases(dtype=torch.float32), st.sampled_from([1e3, 1e4, 1e5]), st.integers(0, 99))
+def test_what_is_common_to_all_labels_costs_no_digits(case: Case, offset: float, seed: int) -> None:
+    """The likelihood of float32 potentials far from zero: only how they differ counts, as in the oracle's numbers."""
+    p = case.potentials.map(lambda table: table + offset)
+    shifted = Case(p)
+    labels = torch.from_numpy(np.random.default_rng(seed).integers(0, p.labels, p.packing.rows))
+    found, entropy = chain.log_likelihood(p, labels), chain.entropy(p)
+    for b in range(len(case.lengths)):
+        oracle = shifted.oracle(b)
+        expected = oracle.log_probability(labels[shifted.rows(b)].tolist())
+        assert float(found[b]) == pytest.approx(expected, rel=2e-6, abs=2e-5)
+        assert float(entropy[b]) == pytest.approx(oracle.entropy(), rel=1e-6, abs=1e-6)
+
+
+@quick
+@given(cases(dtype=torch.float32))
+def test_the_entropy_of_float32_is_exact_at_any_range(case: Case) -> None:
+    found = chain.entropy(case.potentials)
+    for b in range(len(case.lengths)):
+        assert float(found[b]) == pytest.approx(case.oracle(b).entropy(), rel=1e-6, abs=1e-6)
+
+
+@quick
+@given(cases(), st.sampled_from([0.1, 0.4]), st.integers(0, 9999))
+def test_potentials_of_minus_infinity_forbid_and_are_exact(case: Case, share: float, seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+
+    def forbid(table: torch.Tensor) -> torch.Tensor:
+        return table.masked_fill(torch.rand(table.shape, generator=generator) < share, -torch.inf)
+
+    forbidden = Case(case.potentials.map(forbid))
+    p, oracles = forbidden.potentials, [forbidden.oracle(b) for b in range(len(case.lengths))]
+    log_z = [oracle.log_z for oracle in oracles]
+    close(chain.log_partition(p), log_z)
+    if not np.isfinite(log_z).all():
+        for refused in (chain.marginals, chain.entropy):
+            with pytest.raises(ValueError, match="no label sequence is possible"):
+                refused(p)
+        return
+    found = chain.marginals(p, pairs=True)
+    assert found.pair is not None
+    for b, oracle in enumerate(oracles):
+        rows = forbidden.rows(b)
+        close(found.unary[rows], oracle.marginals())
+        close(found.pair[rows[1:]], oracle.marginals(2))
+        with np.errstate(invalid="ignore"):
+            terms = np.where(oracle.probabilities > 0, oracle.probabilities * (oracle.scores - oracle.log_z), 0.0)
+        close(chain.entropy(p)[b], -terms.sum(), 1e-7)
+        labels, score = chain.viterbi(p)
+        close(score[b], oracle.best()[1])
+        close(oracle.score(labels[rows].tolist()), oracle.best()[1])
+    asked, wanted = leaves(forbidden)
+    gradients = torch.autograd.grad(chain.log_partition(asked).sum(), wanted)
+    assert all(bool(g.isfinite().all()) for g in gradients)
+
+
+def test_a_label_that_nothing_leads_to_has_no_probability() -> None:
+    """A bigram column of -inf: the label can begin a sequence only."""
+    bigram = torch.zeros(3, 3)
+    bigram[:, 2] = -torch.inf
+    for tables in ({}, {"trigram": torch.zeros(3, 3, 3)}):
+        p = Potentials(Packing((4, 2)), torch.zeros(6, 3), bigram, **tables)
+        found = chain.marginals(p)
+        close(found.unary[:2], np.full((2, 3), 1 / 3), 1e-6)
+        close(found.unary[2:], np.tile([0.5, 0.5, 0.0], (4, 1)), 1e-6)
+        close(chain.entropy(p), [np.log(3) + 3 * np.log(2), np.log(3) + np.log(2)], 1e-6)
+
+
+def test_potentials_that_are_not_numbers_give_none() -> None:
+    for tables in ({"bigram"}, {"bigram", "trigram"}):
+        p = make([3, 2], 2, tables=tables).potentials
+        p.unary[1, 0] = torch.nan
+        assert bool(chain.log_partition(p).isnan().any())
+        assert p.bigram is not None
+        p.unary[1, 0], p.bigram[0, 0] = 0.0, torch.nan
+        assert bool(chain.log_partition(p).isnan().all())
+
+
+@quick
+@given(
+    st.integers(1, 7),
+    st.integers(1, 4),
+    st.sampled_from(ORDER_1 + ORDER_2),
+    st.integers(1, 5),
+    st.sampled_from([1.0, 8.0, 40.0]),
+    st.integers(0, 9999),
+)
+def test_windows_have_the_marginals_of_the_whole(
+    length: int, labels: int, tables: set[str], size: int, range_: float, seed: int
+) -> None:
+    while labels**length > 4096:
+        length -= 1
+    case = make([length], labels, tables=tables, size=range_ / max(1, len(tables)), seed=seed)
+    p, oracle = case.potentials, case.oracle(0)
+
+    def part(span: slice) -> Potentials:
+        local = [None if x is None else x[span] for x in (p.edge, p.hyperedge)]
+        return Potentials(Packing((span.stop - span.start,)), p.unary[span], p.bigram, local[0], p.trigram, local[1])
+
+    want = Want(unary=True, edge=True, hyperedge=True)
+    covered: list[int] = []
+    for window in in_windows(part, length, size, want):
+        unary, _, pair, _, triple = window.marginals
+        begin, end = window.rows.start, window.rows.stop
+        close(window.log_z, oracle.log_z)
+        close(unary, oracle.marginals()[begin:end])
+        assert pair is not None
+        assert triple is not None
+        close(pair[max(0, 1 - begin) :], oracle.marginals(2)[max(0, begin - 1) : end - 1])
+        close(triple[max(0, 2 - begin) :], oracle.marginals(3)[max(0, begin - 2) : max(0, end - 2)])
+        covered = [*range(begin, end), *covered]
+    assert covered == list(range(length))
