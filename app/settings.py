@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
+import platformdirs
 from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
@@ -245,7 +246,7 @@ class Settings(BaseSettings):
         """Where the service keeps everything."""
         if self.data is not None:
             return self.data.absolute()
-        return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "phonechain"
+        return platformdirs.user_data_path("phonechain", appauthor=False)
 
     @property
     def database_url(self) -> str:

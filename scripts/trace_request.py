@@ -1,10 +1,10 @@
 """Which of our files one warm request runs through, and how often it moves between them.
 
-    python scripts/trace_request.py [--all]
+    python scripts/trace_request.py [--all | --json]
 
 Two requests are traced in every thread of the service: `POST /classify` of the sample, and `POST /jobs` for a labelling
 job, each after one like it. A file counts where one of its functions is entered; a move is a call from one of our files
-into another, whatever libraries lie between. `--all` lists them. tests/test_trips.py holds the bars.
+into another, whatever libraries lie between. `--all` lists them. tests/app/test_trips.py holds the bars.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import io
+import json
 import sys
 import tempfile
 import threading
@@ -134,7 +135,15 @@ def main() -> None:
     """Print a line for each request; with `--all` also the files and the moves."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--all", action="store_true", help="list files and moves")
+    parser.add_argument("--json", action="store_true", help="print them as one JSON object")
     asked = parser.parse_args()
+    if asked.json:
+        trips = {
+            name: {"files": dict(files), "moves": {f"{a} -> {b}": count for (a, b), count in moves.items()}}
+            for name, (files, moves) in asyncio.run(trace_requests()).items()
+        }
+        print(json.dumps(trips))
+        return
     for name, (files, moves) in asyncio.run(trace_requests()).items():
         print(f"{name}: {len(files)} files, {sum(moves.values())} moves")
         if asked.all:

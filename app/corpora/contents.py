@@ -11,13 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock
+
 from phonechain.app.corpora import manifest
 from phonechain.app.corpora.manifest import Line
 from phonechain.app.storage import archives
 from phonechain.app.storage.archives import Caps
 from phonechain.app.storage.blobs import remote
 from phonechain.app.storage.tables import Corpus
-from phonechain.app.storage.workspace import Workspace, locked
+from phonechain.app.storage.workspace import Workspace
 from phonechain.features.corpora.base import Spelling, segments_of
 from phonechain.features.errors import CorpusError, PhonechainError
 from phonechain.features.files import write_whole
@@ -93,7 +95,8 @@ def unpack(workspace: Workspace, digest: str, caps: Caps = UNPACKED) -> Path:
     """The folder of an archive's files, unpacked now if it is not there. Raises ArchiveError, StorageFull."""
     folder = workspace.root / "cache" / "corpora" / digest
     if not folder.is_dir():
-        with locked(folder.with_name(f".{digest}.lock")):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(folder.with_name(f".{digest}.lock")):
             if not folder.is_dir():
                 archives.unpack(workspace.store.local(digest), folder, caps)
     return folder
@@ -123,7 +126,8 @@ def fetch(workspace: Workspace, url: str, fingerprint: str) -> Path:
     folder = workspace.root / "cache" / "corpora" / fingerprint
     if folder.is_dir():
         return folder
-    with locked(folder.with_name(f".{fingerprint}.lock")):
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(folder.with_name(f".{fingerprint}.lock")):
         if folder.is_dir():
             return folder
         system, path, found, now = list_url(url)

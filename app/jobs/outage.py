@@ -7,31 +7,35 @@ import time
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
+from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_delay, wait_exponential
+
 from phonechain.app.problems.errors import DatabaseAway
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 LONGEST = 15 * 60.0
-"""Seconds after which the execution is given up; the reconciler hands the job over again when the database is back."""
+"""Seconds after which the execution is given up; the reconciler submits the job again when the database is back."""
 EVERY = 0.25
 """Seconds between two looks at whether the job is still wanted."""
 
 log = logging.getLogger(__name__)
 
 
+def _log_wait(state: RetryCallState) -> None:
+    log.warning("waiting for the database: %s", state.outcome.exception() if state.outcome is not None else None)
+
+
 def retry_database(action: Callable[P, R], *arguments: P.args, **more: P.kwargs) -> R:
     """Call it until the database answers. Raises DatabaseAway after `LONGEST` seconds."""
-    since, pause = time.monotonic(), 0.1
-    while True:
-        try:
-            return action(*arguments, **more)
-        except DatabaseAway as error:
-            if time.monotonic() - since > LONGEST:
-                raise
-            log.warning("waiting for the database: %s", error)
-            time.sleep(pause)
-            pause = min(5.0, 2 * pause)
+    retrying = Retrying(
+        retry=retry_if_exception_type(DatabaseAway),
+        wait=wait_exponential(multiplier=0.1, max=5.0),
+        stop=stop_after_delay(LONGEST),
+        before_sleep=_log_wait,
+        reraise=True,
+    )
+    return retrying(action, *arguments, **more)
 
 
 class Throttle:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -31,12 +29,12 @@ class Workspace:
 
     @classmethod
     def of(cls, settings: Settings) -> Workspace:
-        """The place that the settings describe."""
+        """The workspace that the settings describe."""
         return cls(settings.database_url, settings.store_url, str(settings.folder), settings.job_stalls)
 
     @classmethod
     def here(cls, given: Mapping[str, Any]) -> Workspace:
-        """The place that came with a task, or this worker's own."""
+        """The workspace that came with a task, or this worker's own."""
         own = {name: os.environ[variable] for name, variable in OWN.items() if os.environ.get(variable)}
         return cls(**{**given, **own})
 
@@ -62,13 +60,4 @@ class Workspace:
 
 
 OWN = {"database": f"{PREFIX}WORKER_DATABASE", "blobs": f"{PREFIX}WORKER_STORE", "folder": f"{PREFIX}WORKER_DATA"}
-"""Variables by which `phonechain worker` tells its tasks of a place that differs from the service's."""
-
-
-@contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """One process of this machine at a time; the lock ends with its holder, however that ends."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+"""Variables by which `phonechain worker` tells its tasks of a workspace that differs from the service's."""
