@@ -52,7 +52,8 @@ class Utterance:
 
     `audio` is the file it comes from; `annotation` the file of the segments, for messages. `speaker` is None if
     unknown; `split` is a name such as "train", "dev", "test", or None. `lines` are those of the annotation, counted from
-    1, on which the segments stand; empty where that is not known.
+    1, on which the segments stand; empty where that is not known. `channel` is that of
+    the sound, from 0, or "mix".
 
     Examples:
         >>> utterance = Utterance("u1", Path("u1.wav"), [Segment(0.0, 0.1, "HH"), Segment(0.1, 0.25, "AY")], speaker="amy")
@@ -67,6 +68,7 @@ class Utterance:
     split: str | None = None
     annotation: Path | None = None
     lines: Sequence[int] = ()
+    channel: int | Literal["mix"] = "mix"
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,6 +273,12 @@ def explain(segments: Sequence[Segment], duration: float | None) -> str | None:
     if unit := _unit(last / duration):
         return (
             f"These times look like {unit}, not seconds: the last segment ends at {last:g}, the sound at {_s(duration)}"
+        )
+    first = min(start for start, _ in times)
+    if first > TOLERANCE and 0.5 * duration <= last - first <= duration + TOLERANCE + ROUNDING:
+        return (
+            f"This looks like a part that was cut out of a longer recording and kept its times: from {_s(first)} to "
+            f"{_s(last)}, where the sound lasts {_s(duration)}; with a shift of -{_s(first)} they fit (shift, --shift)"
         )
     if any(start >= duration for start, _ in times):
         return (

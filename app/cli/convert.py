@@ -7,17 +7,17 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from phonechain.app.cli import common
+from phonechain.app.cli import common, options
 from phonechain.features.errors import AnnotationError, Notice, PhonechainError, SettingsError, UnrecognisedAnnotation
 
 if TYPE_CHECKING:
     from phonechain.features.annotation import Annotation, Format
 
-DOUBTFUL = (".txt", ".csv", ".tsv", ".json")
+DOUBTFUL = (".txt", ".csv", ".tsv", ".json", ".jsonl")
 """Suffixes that other files have as well: in a folder, those that are not annotations are skipped."""
 
 
@@ -30,6 +30,8 @@ class Options:
     tier: str | None
     rate: int | None
     force: bool
+    utterance: str | None = None
+    shift: float | Literal["start"] = 0.0
 
 
 @dataclass(slots=True)
@@ -64,27 +66,34 @@ def convert(
             help="Sample rate (Hz) for TIMIT. Default: that of the recording beside the file.", min=1, max=768_000
         ),
     ] = None,
+    utterance: options.Recording = None,
+    shift: options.Shift = "0",
     force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Print every warning of every file, not one of each kind.")
     ] = False,
 ) -> None:
     """Convert annotation files to another format, with a warning for whatever it cannot hold."""
+    from phonechain.features.annotation import READABLE
+
     if not source.exists():
         raise SettingsError(f"expected an annotation file or a folder; {source} does not exist")
     out = Path(target)
     into = out.is_dir() or target.endswith(("/", os.sep)) or source.is_dir()
-    options = Options(_format(to, out, into), _check_format("--from", from_), tier, rate, force)
+    moved = options.check_options(shift=shift)["shift"]
+    asked = Options(
+        _format(to, out, into), _check_format("--from", from_, READABLE), tier, rate, force, utterance, moved
+    )
     if not into:
-        _single(source, out, options)
+        _single(source, out, asked)
         return
     if out.is_file():
         raise SettingsError(f"expected a folder to write to, got the file {out}", value=str(out))
-    tally = _tree(source, out, options, verbose)
+    tally = _tree(source, out, asked, verbose)
     for notice, where, count in tally.notices.values():
         files = "1 file" if count == 1 else f"{count} files"
         print(f"warning: {files}, the first {where}: {notice.message}", file=sys.stderr)
-    title = _formats()[options.to].title
+    title = _formats()[asked.to].title
     other = f", {tally.skipped} other files skipped" if tally.skipped else ""
     wrong = f", {tally.failed} failed" if tally.failed else ""
     typer.echo(f"wrote {len(tally.written)} files ({title}) to {out}{wrong}{other}")
@@ -98,16 +107,20 @@ def _formats() -> dict[str, Format]:
     return FORMATS
 
 
-def _check_format(option: str, name: str | None) -> str | None:
-    if name is not None and name not in _formats():
-        raise SettingsError(f"{option}: expected one of {', '.join(_formats())}, got {name!r}", value=name)
-    return name
+def _check_format(option: str, name: str | None, formats: dict[str, Format]) -> str | None:
+    """The name of the format in `formats`; `TextGrid` and `.eaf` are names too. Raises SettingsError."""
+    from phonechain.features.annotation import format_named
+
+    found = format_named(name, formats) if name is not None else None
+    if name is not None and found is None:
+        raise SettingsError(f"{option}: expected one of {', '.join(formats)}, got {name!r}", value=name)
+    return found.name if found is not None else None
 
 
 def _format(to: str | None, out: Path, into: bool) -> str:
     """The format to write. Raises SettingsError where neither --to nor a suffix names one."""
     if to is not None:
-        return _check_format("--to", to) or ""
+        return _check_format("--to", to, _formats()) or ""
     from phonechain.features.annotation import format_of
 
     found = None if into or str(out) == "-" else format_of(out.name)
@@ -121,20 +134,22 @@ def _format(to: str | None, out: Path, into: bool) -> str:
 
 def _single(source: Path, out: Path, options: Options) -> None:
     """Convert one file to a file or to standard output."""
+    from phonechain.features.annotation import stem_of
+
     target = None if str(out) == "-" else out
     common.check_output(target)
     _refuse_to_overwrite(target, options)
     data = source.read_bytes()
     try:
-        read = _read(data, source, options, None)
+        read = _read(data, source, options, options.utterance)
     except AnnotationError as error:
-        if error.pointer != "utterance":
+        if error.pointer != "utterance" or options.utterance is not None:
             raise
         # The file holds several recordings: take the one that OUT is named after.
         try:
-            read = _read(data, source, options, out.stem)
+            read = _read(data, source, options, stem_of(out.name))
         except AnnotationError:
-            hint = "name OUT after one of them, or give a folder as OUT to write all"
+            hint = "choose one with --utterance or the name of OUT, or give a folder as OUT to write all"
             raise AnnotationError(f"{error}; {hint}", pointer=error.pointer) from None
     notices = _convert(read, out if target is not None else source, target, options)
     common.warn(notices)
@@ -147,7 +162,7 @@ def _read(data: bytes, source: Path, options: Options, utterance: str | None) ->
     from phonechain.app.labelling.conversion import rate_beside
     from phonechain.features import annotation as notation
 
-    if options.rate is None and options.to == "timit":
+    if options.rate is None and notation.FORMATS[options.to].names_sound:
         options.rate = rate_beside(source)
     read = notation.read(data, name=source.name, format=options.from_, rate=options.rate, utterance=utterance)
     if options.rate is None and any(n.code == "rate-assumed" for n in read.notices):
@@ -162,8 +177,11 @@ def _convert(
 ) -> tuple[Notice, ...]:
     """Write one annotation; returns the warnings."""
     from phonechain.app.labelling import conversion
+    from phonechain.features import annotation as notation
 
-    made = conversion.convert(read, options.to, tier=options.tier, rate=options.rate, recording=name.stem)
+    read = notation.shift(read, options.shift)
+    recording = notation.stem_of(name.name)
+    made = conversion.convert(read, options.to, tier=options.tier, rate=options.rate, recording=recording)
     common.write_output(made.data, target, durable=durable)
     return (*read.notices, *made.notices)
 
@@ -180,7 +198,9 @@ def _tree(source: Path, out: Path, options: Options, verbose: bool) -> Tally:
     """Convert every annotation file below a folder, or every recording of one file, into the same tree."""
     files = _scan(source, options)
     if not files:
-        suffixes = ", ".join(_formats()[options.from_].suffixes) if options.from_ else "any annotation format"
+        from phonechain.features.annotation import READABLE
+
+        suffixes = ", ".join(READABLE[options.from_].suffixes) if options.from_ else "any annotation format"
         raise SettingsError(f"no files with the suffix of {suffixes} in {source}", value=str(source))
     tally = Tally()
     root = source if source.is_dir() else source.parent
@@ -203,17 +223,13 @@ def _scan(source: Path, options: Options) -> list[Path]:
     """Files that may be annotations, sorted by path."""
     if source.is_file():
         return [source]
-    from phonechain.features.annotation import SUFFIXES
+    from phonechain.features.annotation import READABLE, SUFFIXES
 
-    suffixes = _formats()[options.from_].suffixes if options.from_ is not None else SUFFIXES
+    suffixes = READABLE[options.from_].suffixes if options.from_ is not None else SUFFIXES
     found = []
     for folder, folders, names in os.walk(source):
         folders[:] = sorted(f for f in folders if not f.startswith("."))
-        found += [
-            Path(folder, name)
-            for name in names
-            if not name.startswith(".") and os.path.splitext(name)[1].lower() in suffixes
-        ]
+        found += [Path(folder, name) for name in names if not name.startswith(".") and name.lower().endswith(suffixes)]
     return sorted(found)
 
 
@@ -231,11 +247,11 @@ def _one_of_many(
     own = replace(options)
     data = file.read_bytes()
     suffix = conversion.suffix(options.to)
-    target = out / file.relative_to(root).with_suffix(suffix)
+    target = out / conversion.renamed(file.relative_to(root), options.to)
     try:
-        parts = {target: _read(data, file, own, None)}
+        parts = {target: _read(data, file, own, own.utterance)}
     except AnnotationError as error:
-        if error.pointer != "utterance":
+        if error.pointer != "utterance" or own.utterance is not None:
             raise
         read = notation.read_all(data, name=file.name)
         parts = {target.with_name(_safe_name(name) + suffix): one for name, one in read.items()}

@@ -31,7 +31,12 @@ def label(
     ] = None,
     model: options.Model = "default",
     tier: options.Tier = None,
-    channel: Annotated[str, typer.Option(help="Channel to read: an index from 0, or mix.")] = "mix",
+    utterance: options.Recording = None,
+    shift: options.Shift = "0",
+    channel: Annotated[
+        str,
+        typer.Option(help="Channel to read: an index from 0, or mix. Default: the one that SEGMENTS names, or mix."),
+    ] = "mix",
     n_best: Annotated[
         int, typer.Option("--n-best", "-n", help="Number of labels to list per segment.", min=1, max=1000)
     ] = 1,
@@ -71,6 +76,8 @@ def label(
     are ranked separately.
     """
     checked = options.check_options(
+        utterance=utterance,
+        shift=shift,
         channel=channel,
         n_best=n_best,
         decode=decode,
@@ -107,31 +114,51 @@ def label(
 
 
 def _output_format(format: str | None, out: Path | None) -> str:
-    from phonechain.features.annotation import FORMATS
+    """The format asked for, else the one of `out`'s suffix. Raises SettingsError."""
+    from phonechain.features.annotation import FORMATS, format_named, format_of
 
-    if format is not None:
-        known = ["table", "json", *(name for name in FORMATS if name != "json")]
-        if format not in known:
-            raise SettingsError(f"--format: expected one of {', '.join(known)}, got {format!r}")
-        return format
-    if out is None:
+    known = ["table", "json", *(name for name in FORMATS if name != "json")]
+    if format == "table" or (format is None and out is None):
         return "table"
-    if out.suffix.lower() == ".json":
-        return "json"
-    for name, known_format in FORMATS.items():
-        if out.suffix.lower() in known_format.suffixes:
-            return name
-    return "table"
+    if format is not None:
+        found = format_named(format)
+        if found is None:
+            raise SettingsError(f"--format: expected one of {', '.join(known)}, got {format!r}")
+        return found.name
+    found = format_of(out.name) if out is not None else None
+    if found is None:
+        raise SettingsError(
+            f"--out: the name {out} has no suffix of a format; rename it or add --format: {', '.join(known)}",
+            value=str(out),
+        )
+    return found.name
 
 
 def label_files(
-    labeler: PhoneLabeler, audio: Path, segments: Path, *, n_best: int, decode: Any, mapping: Any = None, **more: Any
+    labeler: PhoneLabeler,
+    audio: Path,
+    segments: Path,
+    *,
+    n_best: int,
+    decode: Any,
+    mapping: Any = None,
+    utterance: str | None = None,
+    shift: Any = 0.0,
+    **more: Any,
 ) -> tuple[Prepared, list[LabelledSegment]]:
     """Read two files and label the segments. Raises PhonechainError, OSError."""
     from phonechain.app.labelling import pipeline
     from phonechain.features import annotation
 
-    segmentation = annotation.read(segments.read_bytes(), name=segments.name)
+    channel = more.get("channel", "mix")
+    segmentation = annotation.read(
+        segments.read_bytes(),
+        name=segments.name,
+        utterance=utterance,
+        audio=audio.stem,
+        channel=None if channel == "mix" else channel,
+    )
+    segmentation = annotation.shift(segmentation, shift)
     known = labeler.label_set_.mapped(mapping)
     ready = pipeline.prepare_utterance(audio, segmentation, labeler.features_, known=known, **more)
     [labelled] = pipeline.label_sequences(

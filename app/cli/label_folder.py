@@ -59,6 +59,8 @@ def label_folder(
     pairs, problems = folder.pairs(root)
     labeler = common.load_model(model)
     decoding = {name: options.pop(name) for name in ("n_best", "decode")}
+    if options.pop("utterance", None) is not None:
+        raise SettingsError("--utterance cannot be given with a folder: the names of its recordings decide")
     options["known"] = labeler.label_set_.mapped(options.pop("mapping"))
     ranking, notices, failed, done = Ranking(), NoticeCount(), 0, 0
     with common.bars() as bars:
@@ -107,7 +109,7 @@ def label_folder(
 
 def _check_arguments(root: Path, out: Path | None, format: str | None, doubtful: int, table: Path | None) -> str | None:
     """The format asked for. Raises SettingsError."""
-    from phonechain.features.annotation import FORMATS
+    from phonechain.features.annotation import FORMATS, format_named
 
     if out is None and not doubtful and table is None:
         raise SettingsError("labelling a folder needs --out DIR, --doubtful N or --table FILE")
@@ -118,9 +120,10 @@ def _check_arguments(root: Path, out: Path | None, format: str | None, doubtful:
             f"--out: expected a folder outside {root}, got {out}; answers inside would be read as its annotations",
             value=str(out),
         )
-    if format is not None and format not in FORMATS:
+    form = format_named(format) if format is not None else None
+    if format is not None and form is None:
         raise SettingsError(f"--format: expected one of {', '.join(FORMATS)} for a folder, got {format!r}")
-    return format
+    return form.name if form is not None else None
 
 
 def _prepare(
@@ -134,18 +137,21 @@ def _prepare(
 ) -> list[Work]:
     """Read, decode and compute features; files that cannot be used are reported and left out."""
     from phonechain.app.labelling import conversion, pipeline
-    from phonechain.features.annotation import FORMATS
+    from phonechain.features.annotation import FORMATS, shift
     from phonechain.features.corpora.candidates import Unusable, annotation_of
 
     ready = []
+    options = dict(options)
+    by = options.pop("shift", 0.0)
     for pair in pairs:
         file = pair.file
         try:
             chosen = annotation_of(pair, options.get("tier"))
-            file, annotation = chosen.file, chosen.annotation
-            prepared = pipeline.prepare_utterance(
-                pair.audio, annotation, labeler.features_, chosen=chosen.tier, **options
+            file, annotation = chosen.file, shift(chosen.annotation, by)
+            tier = next(
+                own for own, read in zip(annotation.tiers, chosen.annotation.tiers, strict=True) if read is chosen.tier
             )
+            prepared = pipeline.prepare_utterance(pair.audio, annotation, labeler.features_, chosen=tier, **options)
             prepared.notices = tuple(dict.fromkeys((*chosen.notices, *prepared.notices)))
         except Unusable as unusable:
             fail(unusable.file, unusable.error)
@@ -153,9 +159,10 @@ def _prepare(
         except (PhonechainError, OSError) as error:
             fail(file if not _of_sound(error) else pair.audio, error)
             continue
-        form = default_format or annotation.format
+        form = default_format or (annotation.format if annotation.format in FORMATS else "textgrid")
         own = file.suffix if file.suffix.lower() in FORMATS[form].suffixes else conversion.suffix(form)
-        target = (out or root) / pair.audio.relative_to(root).with_suffix(own)
+        target = (out or root) / pair.audio.relative_to(root)
+        target = target.with_name(target.stem + own)
         ready.append(Work(replace(pair, annotations=[file], part=None), prepared, form, target))
     return ready
 

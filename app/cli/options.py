@@ -19,7 +19,18 @@ SpeakerTable = Annotated[
     Path | None, typer.Option("--table", help="Table of speakers and splits. Default: utterances.tsv in the corpus.")
 ]
 Drop = Annotated[list[str] | None, typer.Option(help="Label to leave out; repeatable.")]
-Fix = Annotated[bool, typer.Option("--fix", help="Sort segments and remove overlaps of up to 10 ms.")]
+Fix = Annotated[
+    bool, typer.Option("--fix", help="Drop segments of zero length, sort the others, remove overlaps of up to 10 ms.")
+]
+Recording = Annotated[
+    str | None,
+    typer.Option(
+        "--utterance", help="Recording to take from a file that holds several. Default: the one named as the sound."
+    ),
+]
+Shift = Annotated[
+    str, typer.Option(help="Seconds to add to every time; start: the annotation begins at 0.", metavar="SECONDS")
+]
 Decode = Annotated[
     str,
     typer.Option(help="posterior: the most probable label of each segment; viterbi: the most probable sequence."),

@@ -178,9 +178,8 @@ def utterances(
                 problem(line, error)
         else:
             segments = spelling.apply(found.segments)
-            read.append(
-                Utterance(line.id, path, segments, line.speaker, line.split, Path(line.annotation), found.lines)
-            )
+            file = Path(line.annotation)
+            read.append(Utterance(line.id, path, segments, line.speaker, line.split, file, found.lines, found.channel))
         if progress is not None:
             progress(line.index + 1, corpus.utterances)
     return read

@@ -114,7 +114,7 @@ def _label(job: Job, lines: Sequence[Line], files: Files, model: PhoneLabeler, s
 
 def _prepared(line: Line, files: Files, model: PhoneLabeler, options: dict[str, Any]) -> Prepared:
     annotation = notation.read(
-        files.read(line.annotation), name=PurePosixPath(line.annotation).name, utterance=name_stem(line.audio)
+        files.read(line.annotation), name=PurePosixPath(line.annotation).name, audio=name_stem(line.audio)
     )
     return labelling.prepare_utterance(
         files.read(line.audio),

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from phonechain.features import annotation as notation
-from phonechain.features.annotation import Annotation, Tier, choose_tier, ctm, mlf, tier_segments, timit
-from phonechain.features.annotation.base import ANY, is_derived, nfc, shown
+from phonechain.features.annotation import Annotation, Tier, choose_tier, tier_segments, timit
+from phonechain.features.annotation.base import is_derived, nfc, shown
 from phonechain.features.annotation.tiers import main_tier
 from phonechain.features.corpora.base import AUDIO_SUFFIXES, rate_of
 from phonechain.features.errors import Notice
@@ -49,7 +49,6 @@ def convert(
     form = notation.FORMATS[to]
     notices: list[Notice] = []
     source = annotation
-    recording = None if recording is None else printable_path(recording)
     if tier is not None:
         chosen, notices[:] = choose_tier(annotation, tier)
         about = re.compile(rf"{re.escape(chosen.name)}( phonechain| posterior| score)( \(\d+\))?")
@@ -70,20 +69,8 @@ def convert(
 
 
 def render(annotation: Annotation, to: str, *, rate: int | None = None, recording: str | None = None) -> bytes:
-    """As `phonechain.features.annotation.write`, with the rate of a TIMIT file and the recording's name in a CTM or MLF."""
-    recording = None if recording is None else printable_path(recording)
-    if to == "ctm":
-        return ctm.write(annotation, _name(recording) or "recording")
-    if to == "mlf":
-        return mlf.write(annotation, recording or ANY)
-    if to == "timit" and rate is not None:
-        annotation = at_rate(annotation, rate, timit.RATE)  # the writer counts at TIMIT's own rate
-    return notation.write(annotation, to)
-
-
-def _name(recording: str | None) -> str | None:
-    """A recording's name for a CTM, whose fields end at blanks."""
-    return None if recording is None else re.sub(r"\s+", "_", recording)
+    """As `phonechain.features.annotation.write`, for a recording whose name may be no text."""
+    return notation.write(annotation, to, rate=rate, recording=None if recording is None else printable_path(recording))
 
 
 def at_rate(annotation: Annotation, taken: float, true: float) -> Annotation:
@@ -196,3 +183,8 @@ def suffix(form: str) -> str:
     """The usual suffix of a format, as people spell it."""
     usual = notation.FORMATS[form].suffixes[0]
     return USUAL.get(usual, usual)
+
+
+def renamed(file: Path, form: str) -> Path:
+    """The file's path with the usual suffix of a format in place of its own."""
+    return file.with_name(notation.stem_of(file.name) + suffix(form))

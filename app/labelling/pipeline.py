@@ -20,6 +20,7 @@ from phonechain.features import annotation as notation
 from phonechain.features.annotation import Annotation, Tier, timit
 from phonechain.features.annotation.base import is_derived, shown
 from phonechain.features.audio import reader as sound
+from phonechain.features.corpora.base import channel_of
 from phonechain.features.errors import (
     AnnotationError,
     NoSegments,
@@ -146,6 +147,9 @@ def prepare_utterance(
         raise NoSegments("expected at least one segment, got none", pointer="segments", value=0, limit=1)
     check_count(len(segments), max_segments)
     comparison, label_notices = (None, ()) if known is None else compare_labels(known, segmentation, chosen)
+    if channel == "mix" and segmentation.channel is not None:
+        channel, said = channel_of(segmentation, audio)
+        tier_notices = (*tier_notices, *said)
     # At the model's rate at once: an hour at the highest rate that a file may claim would be 11 GB.
     decoded = sound.decode(audio, channel=channel, rate=settings.rate, max_seconds=max_seconds)
     rate = decoded.source_rate or decoded.rate

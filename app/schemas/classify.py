@@ -12,7 +12,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationIn
 from pydantic_core import PydanticCustomError
 
 from phonechain.app.labelling.pipeline import MAX_GAP, Gaps, Skipped
-from phonechain.features.annotation import FORMATS
+from phonechain.features.annotation import FORMATS, format_named
+from phonechain.features.annotation.base import MAX_SECONDS
 from phonechain.features.errors import Notice, PhoneSetError
 from phonechain.features.phones import mapping
 from phonechain.features.phones.comparison import LabelComparison
@@ -26,6 +27,19 @@ def parse_channel(value: Any) -> Any:
     if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 6:
         return int(value)
     raise PydanticCustomError("channel", "expected a channel index from 0, or mix")
+
+
+def parse_shift(value: Any) -> Any:
+    """A shift as a number of seconds, or "start". Raises PydanticCustomError."""
+    if value == "start":
+        return value
+    try:
+        number = float(value) if isinstance(value, (int, float, str)) and not isinstance(value, bool) else math.nan
+    except ValueError:
+        number = math.nan
+    if not abs(number) < MAX_SECONDS:
+        raise PydanticCustomError("shift", "expected a number of seconds, or start")
+    return number
 
 
 def _label_map(value: Any) -> Any:
@@ -54,8 +68,20 @@ class ClassifyOptions(BaseModel):
     tier: str | None = Field(
         None, description="Tier of the annotation that holds the segments; left out, the service chooses and says so."
     )
+    utterance: str | None = Field(
+        None,
+        description="Which recording is meant, where the annotation holds several (CTM, MLF and others); left out, the one "
+        "with the name of the sound's file.",
+        max_length=1000,
+    )
+    shift: Annotated[float | Literal["start"], BeforeValidator(parse_shift)] = Field(
+        0.0,
+        description="Seconds to add to every time of the annotation, or `start`, which has its time line begin at 0: for "
+        "an annotation that was cut out of a longer one and kept its times.",
+    )
     channel: Annotated[int | Literal["mix"], BeforeValidator(parse_channel)] = Field(
-        "mix", description="Channel of the sound: an index from 0, or `mix` for the mean of all."
+        "mix",
+        description="Channel of the sound: an index from 0, or `mix` for the mean of all, unless the annotation names one.",
     )
     n_best: int = Field(1, ge=1, description="How many labels to list for each segment, the likeliest first.")
     decode: Literal["posterior", "viterbi"] = Field(
@@ -63,7 +89,9 @@ class ClassifyOptions(BaseModel):
         description="`posterior`: the likeliest label of each segment; `viterbi`: the likeliest sequence of labels.",
     )
     fix: bool = Field(
-        False, description="Sort the segments and remove overlaps of up to 10 ms; each repair is a warning."
+        False,
+        description="Drop segments of zero length, sort the others and remove overlaps of up to 10 ms; each repair is a "
+        "warning.",
     )
     on_bad_segment: Literal["refuse", "skip"] = Field(
         "refuse",
@@ -105,10 +133,10 @@ class ClassifyOptions(BaseModel):
     @field_validator("format")
     @classmethod
     def _known_format(cls, value: str) -> str:
-        known = answer_formats()
-        if value not in known:
-            raise PydanticCustomError("format", "expected one of {names}", {"names": ", ".join(known)})
-        return value
+        found = format_named(value)
+        if found is None:
+            raise PydanticCustomError("format", "expected one of {names}", {"names": ", ".join(answer_formats())})
+        return found.name
 
 
 def answer_formats() -> list[str]:

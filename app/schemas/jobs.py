@@ -9,7 +9,7 @@ from pydantic_core import PydanticCustomError
 
 from phonechain.app.labelling.pipeline import MAX_GAP
 from phonechain.app.schemas.classify import LabelMap, parse_channel
-from phonechain.features.annotation import FORMATS
+from phonechain.features.annotation import FORMATS, format_named
 
 State = Literal["queued", "running", "cancelling", "succeeded", "failed", "cancelled"]
 Kind = Literal["train", "label", "evaluate"]
@@ -104,10 +104,10 @@ class LabelJob(_Asked):
     @field_validator("formats")
     @classmethod
     def _known(cls, value: list[str]) -> list[str]:
-        for name in value:
-            if name not in FORMATS:
-                raise PydanticCustomError("format", "expected formats out of {names}", {"names": ", ".join(FORMATS)})
-        return list(dict.fromkeys(value))
+        found = [format_named(name) for name in value]
+        if None in found:
+            raise PydanticCustomError("format", "expected formats out of {names}", {"names": ", ".join(FORMATS)})
+        return list(dict.fromkeys(form.name for form in found if form is not None))
 
 
 class EvaluateJob(_Asked):

@@ -6,19 +6,28 @@ format.
 
 from __future__ import annotations
 
+import re
+
 from phonechain.features.annotation import (
+    aeneas,
     audacity,
     ctm,
     eaf,
+    emu,
+    gentle,
     htk,
     json,
     labelstudio,
+    lhotse,
     mlf,
     par,
+    rttm,
+    subtitles,
     tabular,
     textgrid,
     textgrid_binary,
     timit,
+    whisper,
     xlabel,
 )
 from phonechain.features.annotation.base import (
@@ -30,9 +39,10 @@ from phonechain.features.annotation.base import (
     Options,
     Source,
     Tier,
+    name_stem,
     shown,
 )
-from phonechain.features.annotation.tiers import add_labels, choose_tier, listed, tier_segments
+from phonechain.features.annotation.tiers import add_labels, choose_tier, listed, shift, tier_segments
 from phonechain.features.annotation.tiers import left_out as _left_out
 from phonechain.features.errors import AnnotationError, UnrecognisedAnnotation
 
@@ -40,6 +50,7 @@ __all__ = [
     "FORMATS",
     "MAX_BYTES",
     "MAX_ENTRIES",
+    "READABLE",
     "SUFFIXES",
     "Annotation",
     "Format",
@@ -47,16 +58,19 @@ __all__ = [
     "Tier",
     "add_labels",
     "choose_tier",
+    "format_named",
     "format_of",
     "left_out",
     "listed",
     "read",
     "read_all",
+    "shift",
+    "stem_of",
     "tier_segments",
     "write",
 ]
 
-FORMATS: dict[str, Format] = {
+READABLE: dict[str, Format] = {
     f.name: f
     for f in (
         textgrid.LONG,
@@ -74,10 +88,21 @@ FORMATS: dict[str, Format] = {
         tabular.CSV,
         tabular.TSV,
         labelstudio.FORMAT,
+        emu.FORMAT,
+        subtitles.VTT,
+        subtitles.SRT,
+        gentle.FORMAT,
+        whisper.FORMAT,
+        aeneas.FORMAT,
+        lhotse.FORMAT,
+        rttm.FORMAT,
         json.FORMAT,
     )
 }
 """Every format by its name; the order breaks ties between formats that are equally sure."""
+
+FORMATS: dict[str, Format] = {name: f for name, f in READABLE.items() if f.write is not None}
+"""Those that are written as well."""
 
 _OTHERS = {
     b"RIFF": "a WAV recording",
@@ -91,7 +116,7 @@ _OTHERS = {
 }
 """Files that end up in an annotation's place."""
 
-SUFFIXES: tuple[str, ...] = tuple(dict.fromkeys(s for f in FORMATS.values() for s in f.suffixes))
+SUFFIXES: tuple[str, ...] = tuple(dict.fromkeys(s for f in READABLE.values() for s in f.suffixes))
 """Suffixes, lower case with their dots, under which annotations are looked for."""
 
 
@@ -103,16 +128,21 @@ def read(
     encoding: str | None = None,
     rate: int | None = None,
     utterance: str | None = None,
+    audio: str | None = None,
+    channel: int | None = None,
 ) -> Annotation:
     r"""Read an annotation file of any format.
 
     Args:
         data: the file's bytes.
         name: its name; the suffix helps where the content fits several formats.
-        format: a key of FORMATS, instead of looking.
+        format: a key of READABLE, instead of looking.
         encoding: of the text, a Python codec name, instead of looking.
         rate: samples a second, for formats that count in samples (TIMIT); None takes 16000.
-        utterance: which one is meant in a file that holds several (MLF, CTM, Label Studio); None takes `name`'s stem.
+        utterance: which one is meant in a file that holds several (MLF, CTM, Label Studio); None takes the one named as
+            the sound, else as the file.
+        audio: name of the sound, without folders and suffix.
+        channel: which one is meant, from 0, in a file that tells the channels of a sound apart (CTM).
 
     Raises:
         UnrecognisedAnnotation: no format matches.
@@ -124,12 +154,12 @@ def read(
         >>> found.format, found.tiers[0].entries
         ('htk', [Segment(start=0.0, end=0.1, label='HH'), Segment(start=0.1, end=0.25, label='AY')])
     """
-    source = Source(data, name=name, encoding=encoding, options=Options(rate, utterance))
+    source = Source(data, name=name, encoding=encoding, options=Options(rate, utterance, audio, channel))
     if not data or data.isspace():
         raise UnrecognisedAnnotation("expected an annotation, got an empty file")
     if format is None and (other := next((what for magic, what in _OTHERS.items() if data.startswith(magic)), None)):
         raise UnrecognisedAnnotation(f"expected an annotation, got {other}; are the two files in each other's place?")
-    return (_format(format) if format is not None else sniff(source)).parse(source)
+    return (_format(format, READABLE) if format is not None else sniff(source)).parse(source)
 
 
 def read_all(data: bytes, *, name: str | None = None) -> dict[str, Annotation]:
@@ -151,7 +181,7 @@ def read_all(data: bytes, *, name: str | None = None) -> dict[str, Annotation]:
 def sniff(source: Source) -> Format:
     """The format that the content fits best. Raises UnrecognisedAnnotation."""
     scored: list[tuple[int, bool, Format]] = []
-    for f in FORMATS.values():
+    for f in READABLE.values():
         scored.append((f.sniff(source), source.suffix in f.suffixes, f))
         if scored[-1][0] == 3:  # a magic word; nothing further, so that binary data is never taken for text
             return f
@@ -166,7 +196,7 @@ def sniff(source: Source) -> Format:
         raise UnrecognisedAnnotation(
             f"expected labels with their times, got text without times, which begins with {start}"
         )
-    known = ", ".join(f.title for f in FORMATS.values())
+    known = ", ".join(f.title for f in READABLE.values())
     raise UnrecognisedAnnotation(f"expected one of {known}; got a file that begins with {start}")
 
 
@@ -176,8 +206,17 @@ def _has_times(source: Source) -> bool:
     return 2 * sum(any(c.isdigit() for c in line) for line in lines) > len(lines)
 
 
-def write(annotation: Annotation, format: str) -> bytes:
-    r"""The annotation as a file of that format, a key of FORMATS. Raises AnnotationError.
+def write(annotation: Annotation, format: str, *, recording: str | None = None, rate: int | None = None) -> bytes:
+    r"""The annotation as a file of that format.
+
+    Args:
+        annotation: what to write.
+        format: a key of FORMATS.
+        recording: name of the sound, without folders and suffix, for formats that name it (CTM, MLF, EMU).
+        rate: samples a second of the sound, for formats that count in samples (TIMIT, EMU); None takes 16000.
+
+    Raises:
+        AnnotationError: no such format, or one that cannot hold these labels.
 
     Examples:
         >>> annotation = read(b"0 1000000 HH\n1000000 2500000 AY\n", name="hi.lab")
@@ -186,7 +225,10 @@ def write(annotation: Annotation, format: str) -> bytes:
         0.1	0.25	AY
         <BLANKLINE>
     """
-    return _format(format).write(annotation)
+    form = _format(format, FORMATS)
+    assert form.write is not None
+    about = {"recording": recording, "rate": rate} if form.names_sound else {}
+    return form.write(annotation, **about)
 
 
 def left_out(annotation: Annotation, format: str) -> list[str]:
@@ -198,11 +240,11 @@ def left_out(annotation: Annotation, format: str) -> list[str]:
         >>> left_out(annotation, "htk")
         ['words']
     """
-    return _left_out(annotation, _format(format))
+    return _left_out(annotation, _format(format, FORMATS))
 
 
 def format_of(name: str) -> Format | None:
-    """The format whose suffix this file name has: the one that is called so, else the first; None if there is none.
+    """The format written whose suffix this file name has: the one that is called so, else the first; None if there is none.
 
     Examples:
         >>> format_of("speech.TextGrid").name
@@ -210,15 +252,43 @@ def format_of(name: str) -> Format | None:
         >>> format_of("speech.pdf") is None
         True
     """
-    lower = name.lower()
-    found = [f for f in FORMATS.values() if lower.endswith(f.suffixes)]
-    return next((f for f in found if lower.endswith(f".{f.name}")), found[0] if found else None)
+    suffix = _suffix(name)
+    found = [f for f in FORMATS.values() if suffix in f.suffixes]
+    return next((f for f in found if suffix == f".{f.name}"), found[0] if found else None)
 
 
-def _format(name: str) -> Format:
+def stem_of(name: str) -> str:
+    """A file's name without folders and without the suffix of an annotation, of which EMU's has more than a dot.
+
+    >>> stem_of("a/b.c.TextGrid"), stem_of("b_annot.json"), stem_of("b.docx")
+    ('b.c', 'b', 'b')
+    """
+    suffix = _suffix(name)
+    return name_stem(name) if not suffix else re.split(r"[/\\\\]", name[: -len(suffix)])[-1]
+
+
+def _suffix(name: str) -> str:
+    """The longest suffix of an annotation that the name ends with, lower case; empty if there is none."""
+    lower = re.split(r"[/\\\\]", name)[-1].lower()
+    return max((s for s in SUFFIXES if lower.endswith(s) and len(lower) > len(s)), key=len, default="")
+
+
+def format_named(name: str, formats: dict[str, Format] | None = None) -> Format | None:
+    """The format of this name in any case, or of this suffix: `TextGrid`, `EAF`, `.phn`; None if there is none.
+
+    >>> format_named("TextGrid").name, format_named(".PHN").name, format_named("docx")
+    ('textgrid', 'timit', None)
+    """
+    known = FORMATS if formats is None else formats
+    lower = name.strip().lower()
+    by_suffix = (f for f in known.values() if f".{lower.lstrip('.')}" in f.suffixes)
+    return known.get(lower) or next(by_suffix, None)
+
+
+def _format(name: str, known: dict[str, Format]) -> Format:
     try:
-        return FORMATS[name]
+        return known[name]
     except KeyError:
         raise AnnotationError(
-            f"expected a format out of {', '.join(FORMATS)}; got '{name[:40]}'", pointer="format", value=name[:40]
+            f"expected a format out of {', '.join(known)}; got '{name[:40]}'", pointer="format", value=name[:40]
         ) from None

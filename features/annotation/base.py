@@ -66,6 +66,8 @@ class Annotation:
     end: float | None = None
     encoding: str | None = None
     notices: tuple[Notice, ...] = ()
+    channel: int | None = None
+    """The channel of the sound that it is about, from 0, where the file says one."""
 
     def tier(self, name: str) -> Tier | None:
         """The first tier of that name, compared in Unicode NFC; None if there is none.
@@ -95,6 +97,10 @@ class Options:
     """Samples a second, for formats that count in samples without naming the rate (TIMIT); None takes the usual one."""
     utterance: str | None = None
     """Which one is meant, in formats that hold several (MLF, CTM, Label Studio)."""
+    audio: str | None = None
+    """The name of the sound without folders and suffix: what is meant where `utterance` does not say it."""
+    channel: int | None = None
+    """Which channel is meant, from 0, in formats that tell channels apart (CTM, RTTM)."""
 
 
 class Source:
@@ -195,11 +201,14 @@ class Format:
     media_type: str
     sniff: Callable[[Source], int]
     parse: Callable[[Source], Annotation]
-    write: Callable[[Annotation], bytes]
+    write: Callable[..., bytes] | None = None
+    """None for formats that are read only."""
     holds: Literal["all", "intervals", "same", "one"] = "all"
     """What a file has room for: every tier; those of intervals; the chosen one and those with the same intervals; one."""
     parse_all: Callable[[Source], dict[str, Annotation]] | None = None
     """Where a file may hold many recordings: all of them, by name without folders and suffix."""
+    names_sound: bool = False
+    """True where `write` takes `recording` (a name) and `rate` (Hz) of the sound, each perhaps None."""
 
     @property
     def flat(self) -> bool:
@@ -229,7 +238,7 @@ def name_stem(path: str) -> str:
 
 
 def pick(source: Source, names: list[str]) -> str:
-    """Which of a file's recordings is meant: the one asked for, the one named as the file, the only one, or any.
+    """Which of a file's recordings is meant: the one asked for, that of the sound's name or of the file's, the only one, any.
 
     Raises:
         AnnotationError: it is not there, or it is not said which is.
@@ -237,7 +246,7 @@ def pick(source: Source, names: list[str]) -> str:
     asked = source.options.utterance
     if not names:
         raise AnnotationError("expected at least one recording in the file, got none")
-    for wanted in (asked, source.stem):
+    for wanted in (asked,) if asked is not None else (source.options.audio, source.stem):
         if wanted is not None and (found := next((n for n in names if nfc(n) == nfc(wanted)), None)) is not None:
             return found
     if asked is None and len(names) == 1:

@@ -18,10 +18,10 @@ from phonechain.features.annotation.base import (
     check_count,
     is_number,
     number,
-    pick,
     seconds,
     shown,
 )
+from phonechain.features.annotation.channels import channel_number, pick_channel
 from phonechain.features.annotation.tiers import main_tier
 from phonechain.features.errors import AnnotationError, AnnotationSyntaxError
 from phonechain.features.segments import Segment
@@ -47,8 +47,9 @@ Rows = list[tuple[float, float, str, str | None, int]]
 """start, end, label, confidence, line"""
 
 
-def _recordings(source: Source) -> dict[str, Rows]:
-    rows: dict[str, Rows] = {}
+def _recordings(source: Source) -> dict[str, dict[str, Rows]]:
+    """The lines of each recording by its channels, both in the order of the file."""
+    recordings: dict[str, dict[str, Rows]] = {}
     count = 0
     for at, line in source.lines():
         if line.startswith(";;"):
@@ -62,12 +63,12 @@ def _recordings(source: Source) -> dict[str, Rows]:
         start, length = number(words[2], at, "a start"), number(words[3], at, "a duration")
         label = "" if words[4] == _EMPTY else words[4]
         confidence = words[5] if len(words) > 5 and is_number(words[5]) else None
+        rows = recordings.setdefault(words[0], {}).setdefault(words[1], [])
         # Both numbers are decimals, so their sum is rounded to what decimals can say.
-        key = words[0] if words[1] in ("1", "A", "a") else f"{words[0]} {words[1]}"
-        rows.setdefault(key, []).append((start, round(start + length, 9), label, confidence, at))
+        rows.append((start, round(start + length, 9), label, confidence, at))
         count += 1
         check_count(count, at)
-    return rows
+    return recordings
 
 
 def _tiers(rows: Rows) -> list[Tier]:
@@ -79,38 +80,48 @@ def _tiers(rows: Rows) -> list[Tier]:
 
 
 def parse(source: Source) -> Annotation:
-    """Read one recording of the file.
+    """Read one recording of the file, and of several channels one.
 
     Raises:
         AnnotationSyntaxError: with the line.
-        AnnotationError: the recording that is meant is not there, or it is not said which is.
+        AnnotationError: the recording or channel that is meant is not there, or it is not said which is.
     """
     recordings = _recordings(source)
-    return source.annotation(_tiers(recordings[pick(source, list(recordings))]), "ctm")
+    name, channel, notices = pick_channel(source, {name: list(rows) for name, rows in recordings.items()})
+    annotation = source.annotation(_tiers(recordings[name][channel]), "ctm", notices=notices)
+    annotation.channel = channel_number(channel, recordings[name])
+    return annotation
 
 
 def parse_all(source: Source) -> dict[str, Annotation]:
     """Every recording of the file, by its name; channels but the first have theirs after a blank."""
-    return {name: source.annotation(_tiers(rows), "ctm") for name, rows in _recordings(source).items()}
+    out: dict[str, Annotation] = {}
+    for name, channels in _recordings(source).items():
+        for k, (channel, rows) in enumerate(sorted(channels.items())):
+            annotation = source.annotation(_tiers(rows), "ctm")
+            annotation.channel = channel_number(channel, channels)
+            out[name if k == 0 else f"{name} {channel}"] = annotation
+    return out
 
 
-def write(annotation: Annotation, recording: str = "recording") -> bytes:
+def write(annotation: Annotation, recording: str | None = None, rate: int | None = None) -> bytes:
     """One tier: the answer with its posteriors as confidences where there is one. UTF-8.
 
     Raises:
         AnnotationError: a label with a blank in it, which a CTM cannot hold.
     """
     tier, numbers = main_tier(annotation)
+    name = re.sub(r"\s+", "_", recording) if recording else "recording"  # a field ends at a blank
     lines = []
     for s, confidence in zip(tier.entries, numbers, strict=True):
         label = (s.label or "").strip() or _EMPTY
         if re.search(r"\s", label):
             raise AnnotationError(f"expected labels without blanks, which a CTM cannot hold, got {shown(label)}")
         length = seconds(round(s.end - s.start, 9))
-        lines.append(
-            f"{recording} 1 {seconds(s.start)} {length} {label}" + (f" {confidence}" if confidence else "") + "\n"
-        )
+        lines.append(f"{name} 1 {seconds(s.start)} {length} {label}" + (f" {confidence}" if confidence else "") + "\n")
     return "".join(lines).encode()
 
 
-FORMAT = Format("ctm", "CTM", (".ctm",), "text/plain", sniff, parse, write, holds="one", parse_all=parse_all)
+FORMAT = Format(
+    "ctm", "CTM", (".ctm",), "text/plain", sniff, parse, write, holds="one", parse_all=parse_all, names_sound=True
+)

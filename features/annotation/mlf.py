@@ -55,12 +55,21 @@ def parse_all(source: Source) -> dict[str, Annotation]:
     return out
 
 
-def write(annotation: Annotation, recording: str = ANY) -> bytes:
+def write(annotation: Annotation, recording: str | None = None, rate: int | None = None) -> bytes:
     """One recording, by default under the name that stands for any. UTF-8."""
-    name = "".join(c if c.isprintable() and c not in '"/\\' else "_" for c in recording)
+    name = "".join(c if c.isprintable() and c not in '"/\\' else "_" for c in recording or ANY)
     return ("\n".join(["#!MLF!#", f'"*/{name}.lab"', *htk.rows(annotation), "."]) + "\n").encode()
 
 
 FORMAT = Format(
-    "mlf", "HTK master label file", (".mlf",), "text/plain", sniff, parse, write, holds="one", parse_all=parse_all
+    "mlf",
+    "HTK master label file",
+    (".mlf",),
+    "text/plain",
+    sniff,
+    parse,
+    write,
+    holds="one",
+    parse_all=parse_all,
+    names_sound=True,
 )

@@ -2,8 +2,8 @@
 
 With a header, the columns are found by their names: a start and an end or a duration (seconds, or milliseconds where
 the name says so), and any others, each of which becomes a tier; a column `tier` (or `type`) sorts the lines into tiers
-instead. That takes what Praat ("Down to Table"), ELAN and the Montreal Forced Aligner export. Without a header: start,
-end, label.
+instead, and a column `speaker` beside it those of several speakers. That takes what Praat ("Down to Table"), ELAN and the
+Montreal Forced Aligner export. Without a header: start, end, label.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ _ENDS = {"end", "offset", "stop", "tmax", "xmax", "endtime", "stoptime", "to", "
 _DURATIONS = {"duration", "dur", "length"}
 _LABELS = ("label", "text", "phone", "phoneme", "segment", "mark", "annotation", "transcription", "value")
 _TIERS = {"tier", "tiername", "type", "level"}
+_SPEAKERS = {"speaker"}
 _ROW = {"", "index", "row", "number", "nr", "no"}
 _DELIMITERS = "\t,;"
 
@@ -120,12 +121,13 @@ def parse(source: Source) -> Annotation:
             f"expected columns for a start and an end or a duration, got {names}", pointer=f"line {at}"
         )
     by = _find(keys, _TIERS)
-    spent = {start, end, length, by} | {k for k, (key, _) in enumerate(keys) if key in _ROW}
+    who = _find(keys, _SPEAKERS) if by is not None else None
+    spent = {start, end, length, by, who} | {k for k, (key, _) in enumerate(keys) if key in _ROW}
     others = [k for k in range(len(keys)) if k not in spent]
     main = next((k for wanted in _LABELS for k in others if keys[k][0] == wanted), others[0] if others else None)
     columns: list[int | None] = [main, *(k for k in others if k != main)]
     units = (keys[start][1], keys[end][1] if end is not None else 1.0, keys[length][1] if length is not None else 1.0)
-    tiers: dict[tuple[str, int | None], Tier] = {}
+    tiers: dict[tuple[str, str, int | None], Tier] = {}
     count = 0
     for at, row in rows:
         cell = _row(row)
@@ -139,12 +141,15 @@ def parse(source: Source) -> Annotation:
             title = header[k].strip() if k is not None else "label"
             if by is not None:
                 title = name if k == main else f"{name} {title}"
-            tier = tiers.setdefault((title, k), Tier(title, "interval"))
+            tier = tiers.setdefault((cell(who).strip(), title, k), Tier(title, "interval"))
             tier.entries.append(Segment(a, b, cell(k).strip()))
             tier.lines.append(at)
         count += len(columns)
         check_count(count, at)
-    found = [t for (_, k), t in tiers.items() if k in (main, None) or any(s.label for s in t.entries)]
+    if len({speaker for speaker, _, _ in tiers}) > 1:  # as aligners name the tiers of a conversation
+        for (speaker, title, _), tier in tiers.items():
+            tier.name = f"{speaker} - {title}"
+    found = [t for (_, _, k), t in tiers.items() if k in (main, None) or any(s.label for s in t.entries)]
     for tier in found:
         if all(s.start == s.end for s in tier.entries):
             tier.kind = "point"
@@ -174,6 +179,7 @@ def _table(annotation: Annotation) -> list[list[str]]:
     spoken_for = _STARTS | _ENDS | _DURATIONS | _TIERS | _ROW
     wide = bool(tiers) and all(aligned(t, tiers[0]) and t.kind == tiers[0].kind for t in tiers)
     plain = wide and max(names.values()) == 1 and not any(_key(n)[0] in spoken_for for n in names)
+    plain = plain and all(any(s.label for s in t.entries) for t in tiers)  # a column without labels is no tier
     if plain:
         rows = [["start", "end", *(t.name for t in tiers)]]
         for i, s in enumerate(tiers[0].entries):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import replace
 from difflib import get_close_matches
+from typing import Literal
 
 from phonechain.features.annotation.base import (
     ANSWER,
@@ -213,6 +215,30 @@ def add_labels(
         answer.entries.append(Segment(s.start, s.end, label))
         certainty.entries.append(Segment(s.start, s.end, None if posterior is None else f"{posterior:.4f}"))
     return replace(annotation, tiers=[*annotation.tiers, answer, certainty])
+
+
+def shift(annotation: Annotation, by: float | Literal["start"]) -> Annotation:
+    """The annotation with `by` seconds added to every time; "start" takes away the time at which it starts itself.
+
+    >>> shift(Annotation([Tier("phones", "interval", [Segment(0.5, 0.6, "a")])], "json", 0.5, 0.6), "start").tiers[0].entries
+    [Segment(start=0.0, end=0.1, label='a')]
+
+    Raises:
+        AnnotationError: `by` is no finite number.
+    """
+    if by == "start":
+        by = -annotation.extent[0]
+    if not math.isfinite(by):
+        raise AnnotationError(f"expected a shift in seconds, got {by}", pointer="shift")
+    if by == 0:
+        return annotation
+    tiers = [
+        # Decimals that were taken apart come together again: 0.6 - 0.5 is 0.1.
+        replace(t, entries=[Segment(round(s.start + by, 9), round(s.end + by, 9), s.label) for s in t.entries])
+        for t in annotation.tiers
+    ]
+    end = None if annotation.end is None else round(annotation.end + by, 9)
+    return replace(annotation, tiers=tiers, start=round(annotation.start + by, 9), end=end)
 
 
 def _free(annotation: Annotation, name: str) -> str:

@@ -1,11 +1,22 @@
 """TIMIT's `.PHN` and `.WRD`: `start end name`, times in samples.
 
-Source: TIMIT's own `readme.doc`. The files do not name the rate; it is the recording's, 16000 Hz in TIMIT.
+Source: TIMIT's own `readme.doc`. The files do not name the rate; it is the recording's, 16000 Hz in TIMIT. The sentence
+files, `.TXT`, have one line for all that was said.
 """
 
 from __future__ import annotations
 
-from phonechain.features.annotation.base import Annotation, Format, Source, Tier, check_count, number, one_line, shown
+from phonechain.features.annotation.base import (
+    Annotation,
+    Format,
+    Source,
+    Tier,
+    check_count,
+    is_number,
+    number,
+    one_line,
+    shown,
+)
 from phonechain.features.annotation.tiers import main_tier
 from phonechain.features.errors import AnnotationSyntaxError, Notice
 from phonechain.features.segments import Segment
@@ -18,16 +29,26 @@ _OWN = (".phn", ".wrd")
 
 def sniff(source: Source) -> int:
     """2 by its suffix, or where the typical length suits samples; 1 where the lines fit and the lengths do not."""
+    if is_sentence(source):
+        return 3
     length = source.typical_length
     if length is None:
         return 0
     return 2 if source.suffix in _OWN or length < 30_000 else 1
 
 
+def is_sentence(source: Source) -> bool:
+    """True for a file of one line, from sample 0 on, that ends with several words, none of which is a score."""
+    if source.suffix not in ("", ".txt") or len(source.data) > 2000 or source.typical_length is None:
+        return False
+    words = source.text.split()
+    return "\n" not in source.text.strip() and words[0] == "0" and len(words) > 3 and not any(map(is_number, words[2:]))
+
+
 def parse(source: Source) -> Annotation:
     """Read samples at `source.options.rate`, else 16000 Hz and a Notice. Raises AnnotationSyntaxError with the line."""
     rate = source.options.rate or RATE
-    tier = Tier("words" if source.suffix == ".wrd" else "phones", "interval")
+    tier = Tier("sentence" if is_sentence(source) else "words" if source.suffix == ".wrd" else "phones", "interval")
     for at, line in source.lines():
         words = line.split(None, 2)
         if len(words) < 2:
@@ -44,11 +65,12 @@ def parse(source: Source) -> Annotation:
     return source.annotation([tier], "timit", notices=notices)
 
 
-def write(annotation: Annotation) -> bytes:
-    """One tier, the answer where there is one, in samples at 16000 Hz. UTF-8."""
+def write(annotation: Annotation, recording: str | None = None, rate: int | None = None) -> bytes:
+    """One tier, the answer where there is one, in samples at `rate`, else at 16000 Hz. UTF-8."""
     tier, _ = main_tier(annotation)
-    lines = [f"{round(s.start * RATE)} {round(s.end * RATE)} {one_line(s.label)}".rstrip() for s in tier.entries]
+    hertz = rate or RATE
+    lines = [f"{round(s.start * hertz)} {round(s.end * hertz)} {one_line(s.label)}".rstrip() for s in tier.entries]
     return "".join(f"{line}\n" for line in lines).encode()
 
 
-FORMAT = Format("timit", "TIMIT .PHN", _OWN, "text/plain", sniff, parse, write, holds="one")
+FORMAT = Format("timit", "TIMIT .PHN", _OWN, "text/plain", sniff, parse, write, holds="one", names_sound=True)

@@ -138,6 +138,21 @@ def decode(
         )
 
 
+def channels_of(source: bytes | Path) -> int | None:
+    """Channels of a sound file, as its header says; None where it cannot be read."""
+    try:
+        with _opened(source) as file:
+            size = file.seek(0, io.SEEK_END)
+            file.seek(0)
+            container = sniff(file.read(HEAD))
+            for opening in _decoders(container, file, size) if container is not None else ():
+                with contextlib.suppress(Undecodable), opening as stream:
+                    return stream.channels
+    except AudioError:
+        return None
+    return None
+
+
 def resample(samples: NDArray[np.float32], source: int, target: int) -> NDArray[np.float32]:
     """`samples [n]` at `source` Hz -> the same sound at `target` Hz (soxr's HQ: flat to 0.91 of the lower band).
 

@@ -6,8 +6,9 @@ import os
 from array import array
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Literal
 
 from phonechain.features import annotation
 from phonechain.features.annotation import Annotation, Tier
@@ -113,11 +114,12 @@ class Spelling:
 
 @dataclass(frozen=True, slots=True)
 class Segmentation:
-    """The segments of one annotation file, ready to be used. `lines` as in Utterance."""
+    """The segments of one annotation file, ready to be used. `lines` and `channel` as in Utterance."""
 
     segments: list[Segment]
     notices: list[Notice]
     lines: Sequence[int] = ()
+    channel: int | Literal["mix"] = "mix"
 
 
 def segments_of(
@@ -147,8 +149,10 @@ def segments_of(
     """
     read = read_beside(data, name, audio, rate) if audio is not None else annotation.read(data, name=name, rate=rate)
     chosen, guessed = annotation.choose_tier(read, tier)
-    notices = [*read.notices, *guessed]
-    return segments_in(chosen, notices, duration=duration, fix=fix, on_bad_segment=on_bad_segment, drop=drop)
+    channel, said = channel_of(read, audio) if audio is not None else ("mix", ())
+    notices = [*read.notices, *guessed, *said]
+    found = segments_in(chosen, notices, duration=duration, fix=fix, on_bad_segment=on_bad_segment, drop=drop)
+    return replace(found, channel=channel)
 
 
 def read_beside(data: bytes, name: str, audio: Path, rate: int | None = None) -> Annotation:
@@ -157,9 +161,9 @@ def read_beside(data: bytes, name: str, audio: Path, rate: int | None = None) ->
     Raises:
         AnnotationError: as `annotation.read`.
     """
-    read = annotation.read(data, name=name, rate=rate, utterance=audio.stem)
+    read = annotation.read(data, name=name, rate=rate, audio=audio.stem)
     if rate is None and any(n.code == "rate-assumed" for n in read.notices) and (known := rate_of(audio)) is not None:
-        return annotation.read(data, name=name, rate=known, utterance=audio.stem)
+        return annotation.read(data, name=name, rate=known, audio=audio.stem)
     return read
 
 
@@ -180,6 +184,24 @@ def segments_in(
     skipped = [Notice("segment-skipped", p.message, f"segments/{p.index}") for p in settled.problems]
     lines = array("I", [chosen.lines[i] for _, i in kept]) if len(chosen.lines) == len(chosen.entries) else ()
     return Segmentation([s for s, _ in kept], [*notices, *settled.notices, *skipped], lines)
+
+
+def channel_of(read: Annotation, audio: Path | bytes) -> tuple[int | Literal["mix"], tuple[Notice, ...]]:
+    """The channel of the sound that the annotation says it is about, and a Notice; "mix" where the sound has not that many."""
+    if read.channel is None:
+        return "mix", ()
+    from phonechain.features.audio.reader import channels_of  # heavy, and needed for few files
+
+    wanted, there = read.channel, channels_of(audio)
+    if there is None:
+        return "mix", ()
+    about = f"the annotation is about channel {wanted} of the sound"
+    if there == 1:
+        return "mix", (Notice("channel-mono", f"{about}, which has one channel alone", "channel", float(wanted)),)
+    if wanted >= there:
+        message = f"{about}, which has {there}; they were mixed"
+        return "mix", (Notice("channel-missing", message, "channel", float(wanted), float(there)),)
+    return wanted, (Notice("channel-chosen", f"{about}, so that one was taken", "channel", float(wanted)),)
 
 
 def rate_of(audio: Path) -> int | None:

@@ -36,7 +36,7 @@ def check(
     problems, counted = list(corpus.problems), NoticeCount()
     for done, utterance in enumerate(corpus.utterances, 1):
         try:
-            sound = decode(utterance.audio, rate=RATE, max_seconds=max_seconds)
+            sound = decode(utterance.audio, channel=utterance.channel, rate=RATE, max_seconds=max_seconds)
         except PhonechainError as error:
             problems.append(problem_of(error, utterance.audio))
         except OSError as error:

@@ -21,6 +21,7 @@ from phonechain.features.corpora.base import (
     NoticeCount,
     Progress,
     Spelling,
+    channel_of,
     problem_of,
     segments_in,
 )
@@ -118,7 +119,10 @@ def read(
             stem = _relative(root, pair.audio)
             speaker, split = _whose(root, pair.audio, rows, stem)
             segments = spelling.apply(read.segments)
-            corpus.utterances.append(Utterance(stem, pair.audio, segments, speaker, split, file, read.lines))
+            channel, said = channel_of(chosen.annotation, pair.audio)
+            counted.add(file, said)
+            utterance = Utterance(stem, pair.audio, segments, speaker, split, file, read.lines, channel)
+            corpus.utterances.append(utterance)
             tiers.append(chosen.tier.name)
         if progress is not None:
             progress(done, len(found))

@@ -103,21 +103,12 @@ def scan(root: Path, *, leave_out: Path | None = None) -> Contents:
             if suffix in AUDIO_SUFFIXES:
                 groups[folder, nfc(base)].audio.append(path)
             elif suffix in annotation.SUFFIXES:
-                groups[folder, nfc(annotation_stem(name))].annotations.append(path)
+                groups[folder, nfc(annotation.stem_of(name))].annotations.append(path)
             else:
                 others[suffix or "no suffix"] += 1
     for group in groups.values():
         group.annotations.sort(key=lambda p: _PREFERENCE.index(p.suffix.lower()))
     return Contents(root, dict(groups), others)
-
-
-def annotation_stem(name: str) -> str:
-    """An annotation file's name without its suffix, of which some are longer than what follows the last dot."""
-    lower = name.lower()
-    suffix = max((s for s in annotation.SUFFIXES if lower.endswith(s)), key=len, default="")
-    if suffix == ".json" and lower.endswith("_annot.json"):  # EMU's
-        suffix = "_annot.json"
-    return name[: len(name) - len(suffix)] or name
 
 
 def folders_of(root: Path, path: Path) -> list[str]:
@@ -189,7 +180,7 @@ class _Keys:
 
     def of(self, path: Path) -> Key:
         folders = (nfc(f).casefold() for f in path.relative_to(self.root).parts[:-1])
-        name = path.stem if path.suffix.lower() in AUDIO_SUFFIXES else annotation_stem(path.name)
+        name = path.stem if path.suffix.lower() in AUDIO_SUFFIXES else annotation.stem_of(path.name)
         return (*(f for f in folders if f not in self.kinds), nfc(name).casefold())
 
 
@@ -200,7 +191,7 @@ def _nearest(file: Path, keys: _Keys, by_tail: dict[Key, list[Path]]) -> tuple[i
         if found := by_tail.get(key[-length:]):
             for closer in (
                 lambda a: folders_of(keys.root, a) == folders_of(keys.root, file),
-                lambda a: nfc(a.stem) == nfc(annotation_stem(file.name)),
+                lambda a: nfc(a.stem) == nfc(annotation.stem_of(file.name)),
                 lambda a: nfc(a.parent.name) == nfc(file.parent.name),
             ):
                 found = [a for a in found if closer(a)] or found
@@ -233,6 +224,10 @@ def _parts(file: Path, pairs: Iterable[Pair]) -> tuple[bool, CorpusProblem | Non
     found = False
     problem = None
     for name, part in recordings.items():
+        if name not in named and part.channel and nfc(name.rpartition(" ")[0]) in named:
+            message = f"channel {part.channel} ('{name}') is left out: a corpus takes one channel of a recording"
+            problem = problem or CorpusProblem(file, None, message)
+            continue
         match named.get(name, []):
             case [one]:
                 one.part = (file, part)

@@ -79,7 +79,7 @@ def featurise(
 def _featurise_one(utterance: Utterance, settings: FeatureSettings) -> Featurised:
     nothing = np.zeros((0, 92), dtype=np.float32)
     try:
-        audio = decode(utterance.audio, rate=settings.rate)
+        audio = decode(utterance.audio, channel=utterance.channel, rate=settings.rate)
         segments, _ = prepare(utterance.segments, audio.duration)
         return Featurised(utterance, segments, extract(audio, segments, settings))
     except PhonechainError as error:
@@ -93,7 +93,9 @@ def _fingerprint(utterances: Sequence[Utterance], settings: FeatureSettings) -> 
     digest = hashlib.sha256(json.dumps(settings.to_dict(), sort_keys=True).encode())
     for u in utterances:
         stat = u.audio.stat() if u.audio.exists() else None
-        digest.update(f"{u.audio.resolve()} {stat and (stat.st_size, stat.st_mtime_ns)}\n".encode())
+        digest.update(
+            os.fsencode(u.audio.resolve()) + f" {u.channel} {stat and (stat.st_size, stat.st_mtime_ns)}\n".encode()
+        )
         digest.update(np.asarray([(s.start, s.end) for s in u.segments], dtype=np.float64).tobytes())
     return digest.hexdigest()[:24]
 

@@ -30,6 +30,7 @@ from phonechain.app.schemas.classify import ClassifyBody, ClassifyOptions, Segme
 from phonechain.app.settings import Settings
 from phonechain.features import annotation as notation
 from phonechain.features.annotation import Annotation
+from phonechain.features.annotation.base import name_stem
 
 router = APIRouter(tags=["classify"])
 
@@ -45,6 +46,7 @@ class Upload:
 
     document: bytes | None = None
     audio: bytes | None = None
+    audio_name: str | None = None
     segments: bytes | None = None
     segments_name: str | None = None
     options: dict[str, str] = field(default_factory=dict)
@@ -123,7 +125,7 @@ async def receive(request: Request, settings: Settings) -> Upload:
             if name in upload.options or (name in ("audio", "segments") and getattr(upload, name) is not None):
                 raise InvalidRequest(f"expected {name[:80]} once, got it again", pointer=name[:80])
             if name == "audio" and isinstance(part, UploadFile):
-                upload.audio = await part.read()
+                upload.audio, upload.audio_name = await part.read(), part.filename
             elif name == "segments":
                 upload.segments = await part.read() if isinstance(part, UploadFile) else part.encode("utf-8")
                 upload.segments_name = part.filename if isinstance(part, UploadFile) else None
@@ -150,7 +152,8 @@ def parse_request(upload: Upload, query: QueryParams, settings: Settings) -> Ask
     if upload.document is not None:
         body = parse_object(upload.document)
         checked = _checked(_BODY, _merged(body, in_query), settings, query=in_query)
-        return Asked(checked, checked.audio, _listed(checked.segments), True)
+        listed = notation.shift(_listed(checked.segments), checked.shift)
+        return Asked(checked, checked.audio, listed, True)
     options = _checked(_OPTIONS, _merged(upload.options, in_query), settings, query=in_query)
     if upload.audio is None:
         raise InvalidRequest("expected a file in the field audio, got none", pointer="audio")
@@ -158,8 +161,14 @@ def parse_request(upload: Upload, query: QueryParams, settings: Settings) -> Ask
         raise InvalidRequest(
             "expected the field segments, an annotation file or a JSON list of segments, got none", pointer="segments"
         )
-    annotation = notation.read(upload.segments, name=upload.segments_name)
-    return Asked(options, upload.audio, annotation, False)
+    annotation = notation.read(
+        upload.segments,
+        name=upload.segments_name,
+        utterance=options.utterance,
+        audio=name_stem(upload.audio_name) if upload.audio_name else None,
+        channel=options.channel if options.channel != "mix" else None,
+    )
+    return Asked(options, upload.audio, notation.shift(annotation, options.shift), False)
 
 
 def _query(query: QueryParams) -> dict[str, str]:

@@ -14,7 +14,7 @@ from phonechain.app import samples
 from phonechain.app.cli import main
 from phonechain.app.labelling import conversion
 from phonechain.features import annotation as notation
-from phonechain.features.annotation import FORMATS, Annotation, Tier
+from phonechain.features.annotation import FORMATS, READABLE, Annotation, Tier
 from phonechain.features.segments import Segment
 
 README = Path(__file__).parents[3] / "README.md"
@@ -260,13 +260,30 @@ def test_the_table_of_formats_is_whole_and_true() -> None:
         assert words[form.holds] in holds
         assert (form.parse_all is not None and form.holds == "one") == ("a recording" in holds)
     assert list(rows) == ["annotation, read and written", "---"]
+    read_only = {}
+    for line in section.splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if line.startswith("|") and len(cells) == 4:
+            read_only[cells[0]] = cells[1]
+    for form in READABLE.values():
+        if form.write is None:
+            assert set(re.findall(r"`([^`]+)`", read_only.pop(form.title))) == set(form.suffixes)
+    assert set(read_only) == {"annotation, read", "---"}
     named = set(re.findall(r"`(tests/[^`]+)`", section))
     assert len(named) >= 8
     for path in named:
         assert (README.parent / path).is_file(), path
 
 
-@pytest.mark.parametrize(("form", "step"), [("eaf", 1e-3), ("htk", 1e-7), ("mlf", 1e-7), ("par", 1 / 16000)])
+ROUNDED = ("eaf", "htk", "mlf", "par", "timit", "emu", "vtt", "srt")
+
+
+@pytest.mark.parametrize(
+    ("form", "step"),
+    [
+        ("eaf", 1e-3), ("htk", 1e-7), ("mlf", 1e-7), ("par", 1 / 16000), ("emu", 1 / 16000), ("vtt", 1e-3), ("srt", 1e-3),
+    ],
+)  # fmt: skip
 def test_times_are_rounded_as_the_table_says(form: str, step: float) -> None:
     odd = Annotation([Tier("phones", "interval", [Segment(0.0, 0.123456789, "a"), Segment(0.123456789, 0.3, "b")])], "")
     back = notation.read(conversion.convert(odd, form).data, format=form)
@@ -274,7 +291,7 @@ def test_times_are_rounded_as_the_table_says(form: str, step: float) -> None:
     assert 0 < off <= step
 
 
-@pytest.mark.parametrize("form", [name for name in FORMATS if name not in ("eaf", "htk", "mlf", "par", "timit")])
+@pytest.mark.parametrize("form", [f for f in FORMATS if f not in ROUNDED])
 def test_times_are_exact_as_the_table_says(form: str) -> None:
     odd = Annotation([Tier("phones", "interval", [Segment(0.0, 0.123456789, "a"), Segment(0.123456789, 0.3, "b")])], "")
     back = notation.read(conversion.convert(odd, form).data, format=form)

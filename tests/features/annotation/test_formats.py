@@ -241,7 +241,7 @@ def test_audacity_with_frequencies_points_and_decimal_commas():
     [
         (b"start,end,label\n0,0.5,a\n0.5,1,b\n", ["label"]),
         (b"tmin\ttier\ttext\ttmax\n0\tphones\ta\t0.5\n0.5\tphones\tb\t1\n", ["phones"]),  # Praat, Down to Table
-        (b"Begin,End,Label,Type,Speaker\n0,0.5,a,phones,S1\n0.5,1,b,phones,S1\n", ["phones", "phones Speaker"]),  # MFA
+        (b"Begin,End,Label,Type,Speaker\n0,0.5,a,phones,S1\n0.5,1,b,phones,S1\n", ["phones"]),  # MFA
         (
             b"Begin Time - ss.msec\tEnd Time - ss.msec\tDuration - ss.msec\tphones\n0\t0.5\t0.5\ta\n0.5\t1\t0.5\tb\n",
             ["phones"],
@@ -486,7 +486,7 @@ def test_an_unknown_label_or_none_never_breaks_a_writer(name):
 
 def test_formats_are_named_and_titled():
     assert all(
-        name == f.name and f.title and f.media_type and all(s.startswith(".") for s in f.suffixes)
+        name == f.name and f.title and f.media_type and all(s[0] in "._" for s in f.suffixes)
         for name, f in FORMATS.items()
     )
     with pytest.raises(AnnotationError, match="a format out of textgrid"):
@@ -579,3 +579,16 @@ def test_an_mlf_names_its_recording():
         read(data, utterance="b")
     # The name that stands for any is taken for whatever is asked for.
     assert entries(read(mlf.write(one), utterance="b")) == [(0, 0.1, "a")]
+
+
+@pytest.mark.parametrize("name", ["sa1.TXT", "sa1.txt", None])
+def test_a_sentence_file_of_timit_is_one_interval_in_samples(name):
+    read_back = read(b"0 46797 She had your dark suit in greasy wash water all year.\n", name=name, rate=16000)
+    assert read_back.format == "timit"
+    assert entries(read_back) == [(0, 2.924812, "She had your dark suit in greasy wash water all year.")]
+    assert [t.name for t in read_back.tiers] == ["sentence"]
+
+
+@pytest.mark.parametrize("line", [b"0 1000000 a 0.5 b 0.25 c\n", b"0 46797 sil 1 2\n", b"5 46797 one two three\n"])
+def test_a_line_with_levels_is_no_sentence(line):
+    assert read(line, name="a.txt").tiers[0].name != "sentence"

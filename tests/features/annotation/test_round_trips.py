@@ -20,15 +20,39 @@ from phonechain.features.annotation import (
 from phonechain.features.errors import AnnotationError
 from phonechain.features.segments import Segment
 
-STEP = {"eaf": 1e-3, "timit": 1 / 16000, "par": 1 / 16000, "htk": 1e-7, "mlf": 1e-7, "ctm": 1e-9}
+STEP = {
+    "emu": 1 / 16000,
+    "vtt": 1e-3,
+    "srt": 1e-3,
+    "eaf": 1e-3,
+    "timit": 1 / 16000,
+    "par": 1 / 16000,
+    "htk": 1e-7,
+    "mlf": 1e-7,
+    "ctm": 1e-9,
+}
 """Seconds to which a format rounds, where it does."""
-GAPS_FILLED = {"textgrid", "textgrid-short", "textgrid-binary", "xlabel", "buckeye"}
+GAPS_FILLED = {"emu", "textgrid", "textgrid-short", "textgrid-binary", "xlabel", "buckeye"}
 """Formats in which a gap is an interval without a label."""
-LOSES_BLANK = {"timit", "htk", "mlf", "ctm", "xlabel", "buckeye", "par", "audacity", "csv", "tsv", "label-studio"}
+LOSES_BLANK = {
+    "vtt",
+    "srt",
+    "timit",
+    "htk",
+    "mlf",
+    "ctm",
+    "xlabel",
+    "buckeye",
+    "par",
+    "audacity",
+    "csv",
+    "tsv",
+    "label-studio",
+}
 """Formats in which a label's outer blanks are not kept."""
-NO_SCORES = {"timit", "audacity"}
+NO_SCORES = {"timit", "audacity", "vtt", "srt"}
 """Formats without a place for the posterior of an answer."""
-HOLDS_ALL_TIERS = {"textgrid", "textgrid-short", "textgrid-binary", "eaf", "csv", "tsv", "label-studio", "json"}
+HOLDS_ALL_TIERS = {"emu", "textgrid", "textgrid-short", "textgrid-binary", "eaf", "csv", "tsv", "label-studio", "json"}
 
 plain = st.text(st.characters(codec="utf-8", exclude_categories=["C", "Z"]), min_size=1, max_size=4)
 xsampa = st.sampled_from(
@@ -74,7 +98,7 @@ def attempt(function, *args):
 def test_one_tier(name, data):
     # A whole millisecond step, so that rounding never makes an interval empty.
     tier = data.draw(tiers(step=1e-3))
-    if name == "par" and any(s.end - s.start < 1 / 16000 for s in tier.entries):
+    if name in ("par", "emu") and any(s.end - s.start < 1 / 16000 for s in tier.entries):
         return
     written, refusal = attempt(write, Annotation([tier], "json"), name)
     if refusal:

@@ -1,0 +1,53 @@
+"""Files that tell the channels of a recording apart (CTM, RTTM): which is meant, and which of the sound's it is."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from phonechain.features.annotation.base import Source, nfc, pick, shown
+from phonechain.features.errors import AnnotationError, Notice
+
+
+def channel_number(channel: str, all_channels: Collection[str]) -> int | None:
+    """The channel of the sound, from 0, that `1`, `2`, `A` or `B` is.
+
+    None for a `1` alone, which most tools write of any sound.
+    """
+    if channel == "1" and len(all_channels) == 1:
+        return None
+    if channel.isdecimal() and len(channel) < 4:
+        return max(0, int(channel) - 1)
+    return ord(channel.upper()) - ord("A") if len(channel) == 1 and channel.upper() in "ABCDEFGH" else None
+
+
+def pick_channel(source: Source, recordings: Mapping[str, Collection[str]]) -> tuple[str, str, tuple[Notice, ...]]:
+    """(recording, channel, a Notice where there were several channels) that are meant.
+
+    A recording is asked for by its name, or by name, blank and channel; a channel by `source.options.channel`.
+
+    Raises:
+        AnnotationError: what is asked for is not there, or it is not said which recording is meant.
+    """
+    asked = source.options.utterance
+    for name, channels in recordings.items():
+        for channel in channels:
+            if asked is not None and nfc(asked) == nfc(f"{name} {channel}"):
+                return name, channel, ()
+    name = pick(source, list(recordings))
+    channels = sorted(recordings[name])
+    wanted = source.options.channel
+    if len(channels) == 1:
+        return name, channels[0], ()
+    listed = ", ".join(shown(c) for c in channels[:8])
+    if wanted is not None:
+        for channel in channels:
+            if channel_number(channel, channels) == wanted:
+                return name, channel, ()
+        raise AnnotationError(
+            f"expected labels for channel {wanted} of {shown(name)}, got channels {listed}",
+            pointer="channel",
+            value=wanted,
+        )
+    message = f"recording {shown(name)} has the channels {listed}; took {shown(channels[0])}"
+    notice = Notice("annotation-channels", message, "channel", channels[0])
+    return name, channels[0], (notice,)
