@@ -21,7 +21,7 @@ for (let i = 0; i < SHADES; i++) {
     return s <= 0.04045 ? s / 12.92 : ((s + 0.055) / 1.055) ** 2.4;
   });
   FILLS.push(`rgb(${rgb.join(",")})`);
-  DARK.push(0.2126 * r + 0.7152 * g + 0.0722 * b < 0.18);
+  DARK.push(0.2126 * r + 0.7152 * g + 0.0722 * b < 0.179);
 }
 
 /**
@@ -42,7 +42,7 @@ export function fillOf(index) {
  * @param {number} index
  */
 export function inkOn(index) {
-  return DARK[index] ? "#fff" : "#111";
+  return DARK[index] ? "#fff" : "#000";
 }
 
 /** The scale as a CSS gradient, uncertain to certain. */

@@ -473,7 +473,7 @@ function segments(timeline, lane, theme, answered) {
       if (text) fit(context, text, Math.max(x, 0), Math.min(x + w, width), top + (w > 30 ? 16 : 22), ink);
       if (w > 30 && index >= 0) {
         context.font = `10px ${FONT}`;
-        fit(context, posterior(value(row)), Math.max(x, 0), Math.min(x + w, width), top + 33, ink);
+        fit(context, answered ? posterior(value(row)) : file.certaintyText(row), Math.max(x, 0), Math.min(x + w, width), top + 33, ink);
       }
     }
     if (!answered && row[4]) {

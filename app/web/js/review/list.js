@@ -1,7 +1,7 @@
 // The doubtful segments of all files, the least certain first: a list of which only the visible rows exist.
 import { fill, h } from "../dom.js";
 import { fillOf, inkOn, shade } from "../colors.js";
-import { number, posterior, t } from "../i18n.js";
+import { number, t } from "../i18n.js";
 
 /** @typedef {import("./store.js").ReviewStore} ReviewStore */
 /** @typedef {import("./store.js").Reference} Reference */
@@ -138,21 +138,19 @@ export class DoubtfulList extends EventTarget {
     const answer = row && file ? file.best(row) : null;
     const p = row && file ? file.certainty(row) : NaN;
     const index = shade(p);
-    const shown = Number.isNaN(p) ? null : p;
+    const shown = row && file ? file.certaintyText(row) : "–";
     const name = stem(file?.meta.name ?? "");
-    const words = { utterance: name, given: given ?? t("inspector.blank"), p: posterior(shown), answer: answer ?? "" };
     return h("div", {
       class: `list-row${at === this.at ? " chosen" : ""}${row?.[4] ? " reviewed" : ""}${row ? "" : " gone"}`,
       role: "option", id: `row-${at}`, data: { at: String(at) }, style: { top: `${at * ROW}px` },
       "aria-selected": at === this.at ? "true" : "false", "aria-posinset": at + 1, "aria-setsize": this.entries.length,
-      "aria-label": row?.[4] ? t("list.row.reviewed", words) : t("list.row", words),
     },
-    h("span", { class: "soft tabular" }, row?.[4] ? "✓" : number(at + 1)),
+    h("span", { class: "soft tabular" }, row?.[4] ? h("span", { role: "img", "aria-label": t("inspector.reviewed") }, "✓") : number(at + 1)),
     // With one recording the time says more than its name.
     this.store.files.size > 1 ? h("span", { class: "cut", title: name }, name) : h("span", { class: "cut tabular" }, row ? row[1].toFixed(3) : ""),
-    h("span", { class: "phone cut" }, given ?? "·"),
-    h("span", { class: "phone cut soft" }, answer ?? ""),
-    h("span", { class: "p tabular", style: index >= 0 ? { background: fillOf(index), color: inkOn(index) } : {} }, posterior(shown)));
+    h("span", { class: "phone cut" }, aside(t("list.given")), given ?? "·"),
+    h("span", { class: "phone cut soft" }, aside(t("list.answer")), answer ?? ""),
+    h("span", { class: "p tabular", style: index >= 0 ? { background: fillOf(index), color: inkOn(index) } : {} }, aside(t("list.p")), shown));
   }
 
   #paintFilters() {
@@ -198,6 +196,11 @@ export class DoubtfulList extends EventTarget {
     options.map(([value, text]) => h("option", { value, selected: value === this.filters[name] }, text)));
     return h("label", { class: "filter" }, h("span", null, t(`list.filter.${name}`)), select);
   }
+}
+
+/** A word for those who do not see the column. @param {string} text */
+function aside(text) {
+  return h("span", { class: "visually-hidden" }, `${text} `);
 }
 
 /** A file name without folders and suffix. @param {string} name */

@@ -1,5 +1,6 @@
 // A review as the page knows it: files, segments as they stand, the queue of operations on their way to the service.
 import { get, post, Problem } from "../api.js";
+import { posterior } from "../i18n.js";
 
 /** @typedef {[id: number, start: number, end: number, label: string | null, reviewed: boolean]} Row */
 /** @typedef {{name: string, kind: string, start: number[], end: number[], text: string[]}} Tier */
@@ -59,7 +60,21 @@ export class ReviewFile {
     if (row[3] === null) return flat[1] ?? NaN;
     if (row[3] === this.answer.given[id]) return this.answer.given_posterior[id] ?? (this.answer.labels.includes(row[3]) ? 0 : NaN);
     for (let i = 0; i < flat.length; i += 2) if (this.answer.labels[flat[i] ?? 0] === row[3]) return flat[i + 1] ?? NaN;
-    return NaN;
+    return this.bounded(row) ? (flat[flat.length - 1] ?? NaN) : NaN;
+  }
+
+  /** Whether `certainty` is an upper bound: a label of the model, less likely than those that were kept. @param {Row} row */
+  bounded(row) {
+    const flat = this.answer.n_best[row[0]] ?? [];
+    if (row[3] === null || flat.length === 0 || row[3] === this.answer.given[row[0]]) return false;
+    const index = this.answer.labels.indexOf(row[3]);
+    return index >= 0 && !flat.some((value, i) => i % 2 === 0 && value === index);
+  }
+
+  /** The certainty as text. @param {Row} row */
+  certaintyText(row) {
+    const p = this.certainty(row);
+    return `${this.bounded(row) ? "≤ " : ""}${posterior(Number.isNaN(p) ? null : p)}`;
   }
 
   /** How sure the model was of the segment as it came; this orders what is doubtful. @param {number} id */
