@@ -18,7 +18,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --progress-bar on -c constraints.txt $(PIP_ARGS)
 STAMP := .venv/.installed
 
-.PHONY: help install run test docs test-slow storm fuzz e2e audit lint format bench load clean
+.PHONY: help install run test docs test-slow test-page storm fuzz e2e audit lint format bench load clean
 
 help:  ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -47,6 +47,12 @@ docs: $(STAMP)  ## the documentation with the reference, in build/docs; a warnin
 test-slow: $(STAMP)  ## the tests marked slow
 	@$(PIP) -q -e '.[dev,docs,s3,s3-test]'
 	@$(BIN)/python -m pytest -m slow
+
+test-page: $(STAMP)  ## the page in chromium: its flows, axe, types; needs chromium and npm
+	@$(PIP) -q -e '.[dev,page]'
+	@scripts/vendor_page.sh tools
+	@PATH="$$PWD/.venv/page/node_modules/.bin:$$PATH" AXE=.venv/page/node_modules/axe-core/axe.min.js \
+		$(BIN)/python -m pytest -m "slow or not slow" -n 0 tests/page tests/app/test_page.py
 
 storm: $(STAMP)  ## kill KILLS (200) processes of running jobs; nothing may be lost
 	@KILLS=$(KILLS) $(BIN)/python -m tests.storm

@@ -18,7 +18,7 @@ import pytest
 
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
 AXE = os.environ.get("AXE")
-"""A copy of axe-core's axe.min.js; tests/page/README.md says where from."""
+"""A copy of axe-core's axe.min.js; `scripts/vendor_page.sh tools` fetches it."""
 
 
 class Service:
