@@ -35,7 +35,10 @@ def worker(
         str | None, typer.Option(help="Address at which the scheduler and other workers reach this one.")
     ] = None,
 ) -> None:
-    """Run jobs for a service: join its scheduler, and rejoin it after an outage."""
+    """Run jobs for a service, as part of a cluster.
+
+    Joins the scheduler of the service, and rejoins it after an outage.
+    """
     from phonechain.app import settings
 
     known = settings.load(scheduler=scheduler)

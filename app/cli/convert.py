@@ -73,7 +73,10 @@ def convert(
         bool, typer.Option("--verbose", "-v", help="Print every warning of every file, not one of each kind.")
     ] = False,
 ) -> None:
-    """Convert annotation files to another format, with a warning for whatever it cannot hold."""
+    """Convert annotation files between formats.
+
+    Whatever the other format cannot hold is a warning.
+    """
     from phonechain.features.annotation import READABLE
 
     if not source.exists():

@@ -11,9 +11,7 @@ from phonechain.features.errors import SettingsError
 if TYPE_CHECKING:
     from phonechain.app.storage.workspace import Workspace
 
-db = typer.Typer(
-    help="Migrate the database of the service (PHONECHAIN_DATABASE, PHONECHAIN_DATA).", no_args_is_help=True
-)
+db = typer.Typer(help="Migrate the database of the service.", no_args_is_help=True)
 keys = typer.Typer(help="Manage the API keys of the service.", no_args_is_help=True)
 
 

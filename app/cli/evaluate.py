@@ -32,7 +32,10 @@ def evaluate(
     per_phone: Annotated[bool, typer.Option("--per-phone", help="List recall and precision per label.")] = False,
     as_json: options.Json = False,
 ) -> None:
-    """Score a model on a labelled corpus: errors with their interval, and calibration."""
+    """Score a model on a labelled corpus.
+
+    Prints the error with its interval over speakers, and how well posteriors are calibrated.
+    """
     common.check_folder(corpus, "a corpus folder")
     decoding = options.check_options(decode=decode)["decode"]
     mapping = common.read_map(map_)

@@ -70,7 +70,7 @@ def label(
         Path | None, typer.Option("--table", help="Write every segment to this CSV file, least certain first.")
     ] = None,
 ) -> None:
-    """Label the segments of a recording, or of every recording in a folder.
+    """Label the segments of recordings.
 
     A segment's certainty is the posterior of its given label if the model knows that label, else of its answer; the two
     are ranked separately.
