@@ -40,7 +40,7 @@ BROKEN_PIPE = 141
 
 app = typer.Typer(
     name=PROGRAM,
-    help="Labels the phones of speech whose segment boundaries are known, and says how sure it is of each.",
+    help="Labels the phones of speech, and says how sure it is of each.",
     add_completion=False,
     rich_markup_mode=None,  # rich takes twice as long to import as everything else here
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},

@@ -121,8 +121,10 @@ def scheduler(
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen on; 0 for any free one.")] = 8786,
 ) -> None:
-    """Run the scheduler of a cluster. It runs what clients send: set PHONECHAIN_TLS_CA, _CERT and _KEY, or keep it on
-    a network of its own."""
+    """Run the scheduler of a cluster.
+
+    It executes what clients send: set PHONECHAIN_TLS_CA, _CERT and _KEY, or keep it on a private network.
+    """
     from phonechain.app import settings
 
     asyncio.run(_schedule(settings.load(), host, port))

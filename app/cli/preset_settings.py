@@ -46,8 +46,9 @@ def apply_changes(preset_name: str, changes: Sequence[str], base: PhoneLabeler |
         preset = dataclasses.replace(known.preset(name), model=base.model, training=base.training)
     else:
         preset = known.preset(preset_name)
-    for change in changes:
-        key, value = split_assignment(change)
+    assignments = [split_assignment(change) for change in changes]
+    # The optimizer comes first, since it brings its steps along: what is given for these wins.
+    for key, value in sorted(assignments, key=lambda pair: pair[0] not in ("optimizer", "training.optimizer")):
         path = key.split(".")
         if path[0] not in ("training", "model"):
             inside = {field.name for field in dataclasses.fields(known.TrainingSettings)}
