@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 from phonechain.app.cli import common
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from phonechain.app.labelling.pipeline import Prepared
     from phonechain.model.answers import LabelledSegment
     from phonechain.model.labeler import PhoneLabeler
@@ -45,7 +47,53 @@ def to_json(labeler: PhoneLabeler, name: str, ready: Prepared, labelled: Sequenc
     )
 
 
-def print_table(ready: Prepared, labelled: Sequence[LabelledSegment], out: Path | None = None) -> None:
+def write(
+    labeler: PhoneLabeler,
+    model: str,
+    tiers: Sequence[tuple[Prepared, Sequence[LabelledSegment]]],
+    format: str,
+    out: Path | None,
+    *,
+    all_speakers: bool = False,
+) -> None:
+    """Write the answers to one tier, or with `all_speakers` to several: tables under each other, JSON with a list.
+
+    Raises:
+        AnnotationError, OSError: it cannot be written.
+    """
+    if format == "table":
+        print_tables(tiers, out, named=all_speakers)
+    elif not all_speakers:
+        [(ready, labelled)] = tiers
+        common.write_output(render(labeler, model, ready, labelled, format), out)
+    elif format == "json":
+        body = {"tiers": [to_json(labeler, model, ready, labelled) for ready, labelled in tiers]}
+        common.write_output(json.dumps(body, ensure_ascii=False, indent=2).encode("utf-8") + b"\n", out)
+    else:
+        from phonechain.app.labelling import speakers
+
+        common.write_output(speakers.render(tiers, format), out)
+
+
+def print_tables(
+    tiers: Sequence[tuple[Prepared, Sequence[LabelledSegment]]], out: Path | None = None, *, named: bool = False
+) -> None:
+    """A table per tier, under its name if `named`, on standard output or in a file."""
+    from io import StringIO
+
+    from rich.console import Console
+
+    text = StringIO()
+    console = common.console() if out is None else Console(file=text, width=200)
+    for ready, labelled in tiers:
+        if named:
+            console.print(ready.tier.name, markup=False)
+        console.print(_table(ready, labelled))
+    if out is not None:
+        common.write_output(text.getvalue().encode("utf-8"), out)
+
+
+def _table(ready: Prepared, labelled: Sequence[LabelledSegment]) -> Table:
     """One row per segment: its label and posterior, those of the given label if there is one, and the runners-up.
 
     A column says under which name a given label is compared where that differs. A skipped segment has only its times and
@@ -75,13 +123,4 @@ def print_table(ready: Prepared, labelled: Sequence[LabelledSegment], out: Path 
         if more:
             row.append("  ".join(f"{name} {posterior:.3f}" for name, posterior in segment.n_best[1:]))
         table.add_row(*row)
-    if out is None:
-        common.console().print(table)
-        return
-    from io import StringIO
-
-    from rich.console import Console
-
-    text = StringIO()
-    Console(file=text, width=200).print(table)
-    common.write_output(text.getvalue().encode("utf-8"), out)
+    return table

@@ -26,7 +26,7 @@ def label_sample() -> None:
     ready, labelled = label_files(labeler, AUDIO, SEGMENTS, n_best=3, decode="posterior", tier="phones")
     typer.echo(f'"{TEXT}" ({ready.duration:.1f} s), labelled by the model {labeler.card_["name"] or common.DEFAULT}:')
     common.warn(ready.notices)
-    answers.print_table(ready, labelled)
+    answers.print_tables([(ready, labelled)])
     right = sum(segment.label == segment.given for segment in labelled)
     typer.echo(f"{right} of {len(labelled)} labels agree with the annotation.")
 

@@ -17,6 +17,7 @@ from phonechain.features.errors import SettingsError
 
 if TYPE_CHECKING:
     from phonechain.app.labelling.pipeline import Prepared
+    from phonechain.features.annotation import Annotation
     from phonechain.model.answers import LabelledSegment
     from phonechain.model.labeler import PhoneLabeler
 
@@ -31,6 +32,9 @@ def label(
     ] = None,
     model: options.Model = "default",
     tier: options.Tier = None,
+    all_speakers: Annotated[
+        bool, typer.Option("--all-speakers", help="Label the phone tiers of all speakers of the recording.")
+    ] = False,
     utterance: options.Recording = None,
     shift: options.Shift = "0",
     channel: Annotated[
@@ -89,6 +93,8 @@ def label(
     )
     checked["mapping"] = common.read_map(map_)
     common.check_output(table)
+    if all_speakers and (tier is not None or audio.is_dir()):
+        raise SettingsError("--all-speakers: expected one recording and no --tier, got a folder or a tier")
     if audio.is_dir():
         if segments is not None:
             raise SettingsError(f"SEGMENTS ({segments}) cannot be given with a folder: they lie beside its recordings")
@@ -101,15 +107,16 @@ def label(
     form = _output_format(format, out)
     common.check_output(out)
     labeler = common.load_model(model)
-    ready, labelled = label_files(labeler, audio, segments, **checked)
-    common.warn(ready.notices)
-    if form == "table":
-        answers.print_table(ready, labelled, out)
+    if all_speakers:
+        labelled_tiers = label_all_speakers(labeler, audio, segments, **checked)
     else:
-        common.write_output(answers.render(labeler, model, ready, labelled, form), out)
+        labelled_tiers = [label_files(labeler, audio, segments, **checked)]
+    common.warn(dict.fromkeys(notice for ready, _ in labelled_tiers for notice in ready.notices))
+    answers.write(labeler, model, labelled_tiers, form, out, all_speakers=all_speakers)
     if doubtful or table is not None:
         ranking = Ranking()
-        ranking.add(str(segments), ready, labelled)
+        for ready, labelled in labelled_tiers:
+            ranking.add(f"{segments}#{ready.tier.name}" if all_speakers else str(segments), ready, labelled)
         ranking.output(doubtful, table)
 
 
@@ -148,17 +155,8 @@ def label_files(
 ) -> tuple[Prepared, list[LabelledSegment]]:
     """Read two files and label the segments. Raises PhonechainError, OSError."""
     from phonechain.app.labelling import pipeline
-    from phonechain.features import annotation
 
-    channel = more.get("channel", "mix")
-    segmentation = annotation.read(
-        segments.read_bytes(),
-        name=segments.name,
-        utterance=utterance,
-        audio=audio.stem,
-        channel=None if channel == "mix" else channel,
-    )
-    segmentation = annotation.shift(segmentation, shift)
+    segmentation = _read(audio, segments, utterance, shift, more.get("channel", "mix"))
     known = labeler.label_set_.mapped(mapping)
     ready = pipeline.prepare_utterance(audio, segmentation, labeler.features_, known=known, **more)
     [labelled] = pipeline.label_sequences(
@@ -169,3 +167,35 @@ def label_files(
         comparisons=[ready.comparison],
     )
     return ready, labelled
+
+
+def label_all_speakers(
+    labeler: PhoneLabeler,
+    audio: Path,
+    segments: Path,
+    *,
+    mapping: Any = None,
+    utterance: str | None = None,
+    shift: Any = 0.0,
+    **more: Any,
+) -> list[tuple[Prepared, list[LabelledSegment]]]:
+    """Read two files and label the phone tiers of all speakers. Raises PhonechainError, OSError."""
+    from phonechain.app.labelling import speakers
+
+    segmentation = _read(audio, segments, utterance, shift, more.get("channel", "mix"))
+    del more["tier"]
+    return speakers.label_speakers(labeler, audio, segmentation, known=labeler.label_set_.mapped(mapping), **more)
+
+
+def _read(audio: Path, segments: Path, utterance: str | None, shift: Any, channel: Any) -> Annotation:
+    """The annotation of a recording, its times shifted. Raises AnnotationError, OSError."""
+    from phonechain.features import annotation
+
+    segmentation = annotation.read(
+        segments.read_bytes(),
+        name=segments.name,
+        utterance=utterance,
+        audio=audio.stem,
+        channel=None if channel == "mix" else channel,
+    )
+    return annotation.shift(segmentation, shift)

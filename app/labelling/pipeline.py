@@ -20,6 +20,7 @@ from phonechain.features import annotation as notation
 from phonechain.features.annotation import Annotation, Tier, timit
 from phonechain.features.annotation.base import is_derived, shown
 from phonechain.features.audio import reader as sound
+from phonechain.features.audio.reader import Audio
 from phonechain.features.corpora.base import channel_of
 from phonechain.features.errors import (
     AnnotationError,
@@ -116,7 +117,7 @@ def check_count(count: int, limit: int | None) -> None:
 
 
 def prepare_utterance(
-    audio: bytes | Path,
+    audio: bytes | Path | Audio,
     segmentation: Annotation,
     settings: FeatureSettings,
     *,
@@ -131,7 +132,7 @@ def prepare_utterance(
     recording: str | None = None,
     known: LabelSet | None = None,
 ) -> Prepared:
-    """Choose the tier, decode the sound, check the segments and compute their features.
+    """Choose the tier, decode the sound if it is not decoded yet, check the segments and compute their features.
 
     `chosen` is a tier of the segmentation, where one has been chosen already instead of by `tier`. `recording` is the
     sound's name, for files that are written; left out, that of the file where `audio` is one. `known` are the labels of
@@ -147,11 +148,15 @@ def prepare_utterance(
         raise NoSegments("expected at least one segment, got none", pointer="segments", value=0, limit=1)
     check_count(len(segments), max_segments)
     comparison, label_notices = (None, ()) if known is None else compare_labels(known, segmentation, chosen)
-    if channel == "mix" and segmentation.channel is not None:
+    if channel == "mix" and segmentation.channel is not None and not isinstance(audio, Audio):
         channel, said = channel_of(segmentation, audio)
         tier_notices = (*tier_notices, *said)
     # At the model's rate at once: an hour at the highest rate that a file may claim would be 11 GB.
-    decoded = sound.decode(audio, channel=channel, rate=settings.rate, max_seconds=max_seconds)
+    decoded = (
+        audio
+        if isinstance(audio, Audio)
+        else sound.decode(audio, channel=channel, rate=settings.rate, max_seconds=max_seconds)
+    )
     rate = decoded.source_rate or decoded.rate
     if any(notice.code == "rate-assumed" for notice in segmentation.notices):
         # The file counts in samples without naming their rate. Now it is known: the recording's.

@@ -124,6 +124,65 @@ def test_a_tier_of_words_alone_is_labelled_with_a_warning(client: Client) -> Non
     assert "looks like words (" in notice["message"]
 
 
+# ---------------------------------------------------------------------------------------------------- all speakers
+
+
+def two_speakers(folder: Path) -> Path:
+    """The sample's phones as those of two speakers, one stressed; words beside them."""
+    half = len(PHONES) // 2
+    tiers = [
+        notation.Tier("A - words", "interval", list(WORDS[:2])),
+        notation.Tier("A - phones", "interval", [Segment(*row) for row in stressed()[:half]]),
+        notation.Tier("B - words", "interval", list(WORDS[2:])),
+        notation.Tier("B - phones", "interval", [Segment(*row) for row in PHONES[half:]]),
+    ]
+    file = folder / "two.TextGrid"
+    file.write_bytes(notation.write(notation.Annotation(tiers, "textgrid", end=1.89), "textgrid"))
+    return file
+
+
+def test_the_tiers_of_all_speakers_in_one_pass(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    file, half = two_speakers(tmp_path), len(PHONES) // 2
+    arguments = ["label", str(samples.AUDIO), str(file), "--all-speakers"]
+    assert main([*arguments, "--format", "json"]) == 0
+    tiers = json.loads(capfd.readouterr().out)["tiers"]
+    given = [[s["given"] for s in t["segments"] if "given" in s] for t in tiers]  # Praat fills the rest with blanks
+    assert [(t["tier"], len(own)) for t, own in zip(tiers, given, strict=True)] == [
+        ("A - phones", half),
+        ("B - phones", len(PHONES) - half),
+    ]
+    assert [t["folding"]["steps"] for t in tiers] == [["stress"], ["stress"]]  # one folding for the file
+    for name, answer in zip(("A - phones", "B - phones"), tiers, strict=True):
+        assert main(["label", str(samples.AUDIO), str(file), "--tier", name, "--format", "json"]) == 0
+        alone = json.loads(capfd.readouterr().out)["segments"]
+        assert [s["label"] for s in answer["segments"]] == [s["label"] for s in alone]
+        assert [s["posterior"] for s in answer["segments"]] == pytest.approx([s["posterior"] for s in alone], abs=1e-4)
+    out = tmp_path / "labelled.TextGrid"
+    assert main([*arguments, "--out", str(out)]) == 0
+    names = [t.name for t in notation.read(out.read_bytes()).tiers]
+    assert names[4:] == [
+        "A - phones phonechain", "A - phones posterior", "B - phones phonechain", "B - phones posterior",
+    ]  # fmt: skip
+    capfd.readouterr()
+    assert main(arguments) == 0
+    printed = capfd.readouterr().out
+    assert printed.index("A - phones") < printed.index("B - phones")
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        (["--tier", "A - phones"], "--all-speakers: expected one recording and no --tier"),
+        (["--format", "htk"], "expected a format with room for 2 tiers"),
+    ],
+)
+def test_all_speakers_cannot_be_had(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], more: list[str], says: str
+) -> None:
+    assert main(["label", str(samples.AUDIO), str(two_speakers(tmp_path)), "--all-speakers", *more]) == 2
+    assert says in capfd.readouterr().err
+
+
 # ------------------------------------------------------------------------------------------------- the command line
 
 

@@ -1,0 +1,115 @@
+"""The phone tiers of all speakers of one recording, labelled in one batch.
+
+Tools that keep a tier for each speaker name them alike: "A - phones" and "B - phones" (Montreal Forced Aligner),
+"phones@A" (ELAN). Each speaker's segments are sequences of their own, normalised by themselves; the chain never runs
+from one speaker to another.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from phonechain.app.labelling import conversion, pipeline
+from phonechain.app.labelling.pipeline import Prepared
+from phonechain.features import annotation as notation
+from phonechain.features.annotation import Annotation, Tier
+from phonechain.features.annotation.base import blank, is_derived, nfc, shown
+from phonechain.features.annotation.tiers import is_phone_tier
+from phonechain.features.audio import reader as sound
+from phonechain.features.errors import AnnotationError, NoSegments
+from phonechain.features.phones.comparison import LabelSet
+
+if TYPE_CHECKING:
+    from phonechain.model.answers import LabelledSegment
+    from phonechain.model.labeler import Decoding, PhoneLabeler
+
+_LEADING = re.compile(r"(?:phones?|phonetic|mau)\W", re.IGNORECASE)
+
+
+def phone_tiers(annotation: Annotation) -> list[Tier]:
+    """The tiers that are named as phones are, of every speaker, in the order of the file.
+
+    Raises:
+        NoSegments: there is none with a label.
+    """
+    found = [
+        tier
+        for tier in annotation.tiers
+        if tier.kind == "interval"
+        and not is_derived(tier.name)
+        and (is_phone_tier(tier.name) or _LEADING.match(nfc(tier.name).strip()))
+        and any(not blank(s.label) for s in tier.entries)
+    ]
+    if not found:
+        raise NoSegments(
+            f"expected a tier of phones for each speaker, such as 'A - phones', got {notation.tiers.listed(annotation)}",
+            pointer="tiers",
+        )
+    return found
+
+
+def label_speakers(
+    labeler: PhoneLabeler,
+    audio: bytes | Path,
+    annotation: Annotation,
+    *,
+    known: LabelSet,
+    n_best: int = 1,
+    decode: Decoding = "posterior",
+    channel: Any = "mix",
+    max_seconds: float = 3600.0,
+    **options: Any,
+) -> list[tuple[Prepared, list[LabelledSegment]]]:
+    """Label every speaker's phone tier: the sound is decoded once, and one batch has them all.
+
+    Args:
+        known: the model's labels; one folding is chosen for the labels of all speakers together.
+        options: as for `prepare_utterance`.
+
+    Raises:
+        PhonechainError: what came cannot be used.
+    """
+    tiers = phone_tiers(annotation)
+    recording = audio.stem if isinstance(audio, Path) else None
+    decoded = sound.decode(audio, channel=channel, rate=labeler.features_.rate, max_seconds=max_seconds)
+    together = known.compare(s.label for tier in tiers for s in notation.tier_segments(tier))
+    fixed = replace(known, steps=together.steps)
+    ready = [
+        pipeline.prepare_utterance(
+            decoded, annotation, labeler.features_, chosen=tier, known=fixed, recording=recording, **options
+        )
+        for tier in tiers
+    ]
+    answers = pipeline.label_sequences(
+        labeler,
+        [(one.features, one.segments, one.starts) for one in ready],
+        n_best=n_best,
+        decode=decode,
+        comparisons=[one.comparison for one in ready],
+    )
+    return list(zip(ready, answers, strict=True))
+
+
+def render(labelled: Sequence[tuple[Prepared, Sequence[LabelledSegment]]], format: str) -> bytes:
+    """The annotation with the answers to every tier added, in `format`.
+
+    Raises:
+        AnnotationError: the format has room for one tier, or cannot hold the labels.
+    """
+    if notation.FORMATS[format].flat and len(labelled) > 1:
+        names = ", ".join(shown(ready.tier.name) for ready, _ in labelled)
+        raise AnnotationError(
+            f"expected a format with room for {len(labelled)} tiers ({names}), got {notation.FORMATS[format].title}",
+            pointer="format",
+            value=format,
+        )
+    first = labelled[0][0]
+    answer = first.annotation
+    for ready, segments in labelled:
+        tier = replace(ready.tier, entries=ready.segments)
+        answer = notation.add_labels(answer, tier, [s.label for s in segments], [s.posterior for s in segments])
+    return conversion.render(answer, format, rate=first.rate, recording=first.recording)
