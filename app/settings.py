@@ -73,37 +73,36 @@ class Settings(BaseSettings):
     queue_size: int = _setting(
         64,
         "requests",
-        "Requests decoded, waiting or being labelled at one time; further ones are answered 503 with Retry-After.",
+        "Requests in progress (decoded, waiting or being labelled); further ones are answered 503 with Retry-After.",
         ge=1,
         le=100_000,
     )
     batch_segments: int = _setting(
         4096,
         "segments",
-        "Most segments labelled as one batch; an utterance longer than this is a batch of its own.",
+        "Most segments in one batch; a longer utterance is a batch of its own.",
         ge=1,
         le=10_000_000,
     )
-    retry_after: int = _setting(1, "seconds", "What Retry-After says when the service is overloaded.", ge=1, le=3600)
-    decode_threads: int = _setting(
-        2, "threads", "Threads that decode sound and compute features beside the event loop.", ge=1, le=256
-    )
+    retry_after: int = _setting(1, "seconds", "Retry-After of an answer 503 from a busy service.", ge=1, le=3600)
+    decode_threads: int = _setting(2, "threads", "Threads that decode sound and compute features.", ge=1, le=256)
     torch_threads: int = _setting(
-        1, "threads", "Threads inside the one torch worker; 0 takes the cores that the process may use.", ge=0, le=1024
+        1, "threads", "Threads of torch; 0 uses all cores that the process may use.", ge=0, le=1024
     )
     data: Path | None = _setting(
         None,
         "path",
-        "Folder of everything that the service keeps: database, corpora, models, results; unset takes `phonechain` in "
-        "the user's data folder.",
+        "Data folder: database, corpora, models and results; unset uses `phonechain` in the user's data folder.",
     )
     database: str | None = _setting(
-        None, "URL", "Database, `postgresql://USER:PASSWORD@HOST/NAME`; unset keeps an SQLite file in the data folder."
+        None, "URL", "Database, `postgresql://USER:PASSWORD@HOST/NAME`; unset uses an SQLite file in the data folder."
     )
     store: str | None = _setting(
-        None, "URL", "Where corpora, models and results lie, such as `s3://BUCKET/PREFIX`; unset takes the data folder."
+        None,
+        "URL",
+        "Where corpora, models and results are stored, such as `s3://BUCKET/PREFIX`; unset uses the data folder.",
     )
-    migrate: bool = _setting(True, "", "Bring the database up to date at the start; else `phonechain db upgrade` does.")
+    migrate: bool = _setting(True, "", "Migrate the database at the start; otherwise run `phonechain db upgrade`.")
     scheduler: str | None = _setting(
         None, "address", "Dask scheduler, `tcp://HOST:8786`; unset runs jobs in worker processes of the service itself."
     )
@@ -113,39 +112,41 @@ class Settings(BaseSettings):
     tls_cert: Path | None = _setting(None, "path", "This process's certificate (PEM), signed by that authority.")
     tls_key: Path | None = _setting(None, "path", "The key (PEM) of that certificate.")
     workers: int = _setting(
-        0, "processes", "Worker processes of the service itself; 0 takes the cores that it may use.", ge=0, le=1024
+        0, "processes", "Worker processes of the service itself; 0 starts one per core that it may use.", ge=0, le=1024
     )
     worker_memory: str = _setting(
-        "auto", "bytes", "Memory of one of these at which it is restarted, such as `2GiB`; `0` for no limit."
+        "auto", "bytes", "Memory at which one of them is restarted, such as `2GiB`; `0` sets no limit."
     )
-    shard_files: int = _setting(64, "utterances", "Utterances in one part of a labelling job.", ge=1, le=10_000)
+    shard_files: int = _setting(64, "utterances", "Utterances per part of a labelling job.", ge=1, le=10_000)
     job_stalls: int = _setting(
         8,
         "times",
-        "Lost workers or schedulers in a row, nothing finished between, after which a job fails.",
+        "Consecutive losses of a worker or scheduler without progress before a job fails.",
         ge=1,
         le=10**6,
     )
-    max_jobs: int = _setting(1000, "jobs", "Jobs that have not ended; further ones are answered 503.", ge=1, le=10**6)
+    max_jobs: int = _setting(
+        1000, "jobs", "Most jobs that have not ended; further ones are answered 503.", ge=1, le=10**6
+    )
     max_upload_bytes: int = _setting(4 * 2**30, "bytes", "Largest uploaded corpus or model file.", ge=1024, le=2**50)
     max_archive_bytes: int = _setting(
-        16 * 2**30, "bytes", "What an uploaded archive may unpack to, all members together.", ge=1024, le=2**50
+        16 * 2**30, "bytes", "Most bytes that an uploaded archive may unpack to.", ge=1024, le=2**50
     )
-    max_archive_files: int = _setting(500_000, "files", "Members of an uploaded archive.", ge=1, le=10**8)
+    max_archive_files: int = _setting(500_000, "files", "Most members of an uploaded archive.", ge=1, le=10**8)
     corpus_roots: str = _setting(
-        "", "paths", "Folders and URLs, with commas between, under which corpora may be registered; unset allows none."
+        "", "paths", "Folders and URLs, separated by commas, under which corpora may be registered; unset allows none."
     )
     admin_key: SecretStr | None = _setting(
-        None, "key", "API key that may do everything, 16 characters or more. Once it is set, every request needs a key."
+        None, "key", "API key with every right, at least 16 characters. Once it is set, every request needs a key."
     )
     webhook_secret: SecretStr | None = _setting(
-        None, "key", "Signs webhooks (`whsec_` and base64, or any text); unset sends them unsigned."
+        None, "key", "Secret that signs webhooks (`whsec_` and base64, or any text); unset sends them unsigned."
     )
     webhook_private: bool = _setting(False, "", "Let webhooks call private and loopback addresses.")
     rate_limit: int = _setting(
         0,
-        "requests a minute",
-        "What one API key, or without keys one client address, may ask in a minute before it is answered 429; 0 for no "
+        "requests per minute",
+        "Requests per minute from one API key (without keys, from one client address); more are answered 429. 0 sets no "
         "limit.",
         ge=0,
         le=10**6,
@@ -153,18 +154,18 @@ class Settings(BaseSettings):
     proxies: str = _setting(
         "127.0.0.1",
         "addresses",
-        "Proxies whose X-Forwarded-For is believed, with commas between (addresses or networks); `*` for every one.",
+        "Proxies whose X-Forwarded-For is trusted: addresses or networks, separated by commas; `*` trusts all.",
     )
     metrics: Literal["open", "key", "off"] = _setting(
         "open",
         "open, key, off",
-        "Who may read /metrics: everybody, a key with the scope read (once there are keys), or nobody.",
+        "Who may read /metrics: everybody, keys with the scope read (once there are keys), or nobody.",
     )
     log_format: Literal["text", "json"] = _setting(
-        "text", "text, json", "Lines of the log for people, or one JSON object a line."
+        "text", "text, json", "Log lines as text, or as one JSON object per line."
     )
     log_level: Literal["debug", "info", "warning", "error"] = _setting(
-        "info", "level", "What is logged: debug, info, warning or error; requests are at info."
+        "info", "level", "Least level that is logged: debug, info, warning or error; requests are logged at info."
     )
     ready_timeout: float = _setting(
         2.0,
@@ -177,7 +178,7 @@ class Settings(BaseSettings):
     stop_delay: float = _setting(
         0.0,
         "seconds",
-        "How long the service goes on after SIGTERM, not ready, so that balancers look away first.",
+        "Time between SIGTERM (not ready any more) and the end of new connections, so that balancers notice.",
         ge=0.0,
         le=3600.0,
         allow_inf_nan=False,
@@ -185,7 +186,7 @@ class Settings(BaseSettings):
     stop_grace: int = _setting(
         30,
         "seconds",
-        "How long requests that were taken may go on after that; then they are broken off.",
+        "Time that accepted requests have to finish after that; then they are aborted.",
         ge=0,
         le=3600,
     )

@@ -64,7 +64,9 @@ def evaluate(
 
 
 def _choose_split(corpus: Corpus, split: str | None) -> tuple[str | None, list[Utterance]]:
-    name = split if split is not None else ("test" if "test" in corpus.splits() else None)
+    from phonechain.app.corpora import splits
+
+    name = splits.test_name(corpus.splits(), split)
     return name, corpus.utterances if name is None else corpora.split_of(corpus, name)
 
 

@@ -183,16 +183,12 @@ def _run_folder(out: Path, run_dir: Path | None, resume: bool) -> Path:
 def _splits(
     corpus: Corpus, split: str | None, dev: str | None, bars: common.Bars
 ) -> tuple[list[Utterance], list[Utterance] | None]:
+    from phonechain.app.corpora import splits
     from phonechain.features.corpora.check import scarcity
 
-    splits = corpus.splits()
-    held_name = dev if dev is not None else ("dev" if "dev" in splits else None)
+    name, held_name = splits.training_names(corpus.splits(), split, dev)
     held = corpora.split_of(corpus, held_name) if held_name is not None else None
-    name = split if split is not None else ("train" if "train" in splits else None)
-    if name is not None:
-        utterances = corpora.split_of(corpus, name)
-    else:
-        utterances = [u for u in corpus.utterances if u.split is None or u.split not in ("dev", "test")]
+    utterances = corpora.split_of(corpus, name) if name is not None else splits.without_held_out(corpus.utterances)
     speakers = len({u.speaker for u in utterances if u.speaker is not None})
     by = f"split {held_name}" if held_name is not None else "a tenth held out"
     bars.line(

@@ -153,7 +153,7 @@ def _scanned(
             _inside(path, roots) for path in (utterance.audio, utterance.annotation) if path is not None
         )
         if outside:
-            problems.append(CorpusProblem(utterance.audio, None, "is a link to a place that is not allowed"))
+            problems.append(CorpusProblem(utterance.audio, None, "is a link out of the allowed folders"))
         elif utterance.annotation is not None:
             kept.append(utterance)
     if not kept:
@@ -199,7 +199,7 @@ def allowed(name: str, roots: Sequence[str], where: str | None = None) -> str:
     """
     said = f"{where}: " if where else ""
     refusal = PlaceNotAllowed(
-        f"{said}expected a workspace under one of the folders and URLs that the service allows, got {name[:120]!r}",
+        f"{said}not under a folder or URL that the service allows: {name[:120]!r}",
         pointer=where or "location", value=name[:120],
     )  # fmt: skip
     if "://" in name:

@@ -14,7 +14,7 @@ OLD = 24 * 3600.0
 
 
 def sweep(workspace: Workspace) -> None:
-    """Remove both. Everything that is removed could be made again."""
+    """Remove both: everything that is removed could be made again."""
     runs = workspace.root / "runs"
     for folder in sorted(runs.iterdir()) if runs.is_dir() else ():
         with workspace.db.read() as session:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from phonechain.app.corpora import contents
+from phonechain.app.corpora import contents, splits
 from phonechain.app.corpora import repository as corpora
 from phonechain.app.corpora.manifest import Line
 from phonechain.app.jobs import execution, repository
@@ -13,10 +13,10 @@ from phonechain.app.jobs.outage import retry_database
 from phonechain.app.jobs.progress import ProgressReporter
 from phonechain.app.storage.tables import FileError, Job
 from phonechain.app.storage.workspace import Workspace
-from phonechain.features.errors import CorpusError, PhonechainError
+from phonechain.features.errors import PhonechainError
 
 if TYPE_CHECKING:
-    from phonechain.features.segments import Utterance
+    pass
 
 
 def run(workspace: Workspace, job: Job) -> None:
@@ -39,7 +39,8 @@ def run(workspace: Workspace, job: Job) -> None:
         errors.append(execution.file_error(job.id, line.index, line.id, error))
 
     read = contents.utterances(workspace, corpus, progress=report.counting("corpus"), problem=bad)
-    name, utterances = _chosen(read, spec.get("split"))
+    name = splits.test_name({u.split for u in read if u.split}, spec.get("split"))
+    utterances = read if name is None else splits.select(read, name)
     options = spec["options"]
     found = evaluate(
         model,
@@ -63,14 +64,3 @@ def run(workspace: Workspace, job: Job) -> None:
 def _end(workspace: Workspace, job: Job, result: dict[str, object]) -> None:
     with workspace.db.write() as session:
         repository.succeed(session, job.id, job.attempt, result)
-
-
-def _chosen(utterances: list[Utterance], split: str | None) -> tuple[str | None, list[Utterance]]:
-    there = {u.split for u in utterances if u.split}
-    name = split if split is not None else ("test" if "test" in there else None)
-    if name is None:
-        return None, utterances
-    if name not in there:
-        names = ", ".join(sorted(there)) or "none"
-        raise CorpusError(f"expected a split named {name[:80]}, got {names}", pointer="split", value=name[:80])
-    return name, [u for u in utterances if u.split == name]

@@ -48,7 +48,7 @@ def error_to_json(error: Exception) -> dict[str, Any]:
         return {**body, "detail": f"a file could not be used: {error.strerror or type(error).__name__}"}
     body = problems.document(error)
     if not isinstance(error, PhonechainError):
-        body["detail"] = f"an unexpected fault of the service: {type(error).__name__}"
+        body["detail"] = f"unexpected error: {type(error).__name__}"
     return body
 
 

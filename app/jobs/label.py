@@ -20,6 +20,7 @@ from phonechain.app.corpora.contents import Files
 from phonechain.app.corpora.manifest import Line
 from phonechain.app.jobs import execution, repository
 from phonechain.app.jobs.outage import Throttle, retry_database
+from phonechain.app.labelling import conversion
 from phonechain.app.labelling import pipeline as labelling
 from phonechain.app.labelling.pipeline import Gaps, Skipped
 from phonechain.app.schemas.classify import finite, folding, gaps_done, given, rounded
@@ -142,7 +143,7 @@ def _file_name(line: Line, format: str) -> str:
     stem = f"{line.index:08d}-{name_stem(line.audio)}" if outside else str(PurePosixPath(line.audio).with_suffix(""))
     suffix = PurePosixPath(line.annotation).suffix
     if suffix.lower() not in notation.FORMATS[format].suffixes:
-        suffix = labelling.suffix(format)
+        suffix = conversion.suffix(format)
     return f"files/{format}/{stem}{suffix}"
 
 

@@ -130,7 +130,7 @@ def get(db: Database, id: str) -> Job:
     with db.read() as session:
         job = session.get(Job, id)
     if job is None:
-        raise UnknownJob(f"expected the id of a job, got {id[:80]!r}", pointer="job", value=id[:80])
+        raise UnknownJob(f"unknown job {id[:80]!r}", pointer="job", value=id[:80])
     return job
 
 
@@ -189,7 +189,7 @@ def delete_job(db: Database, id: str) -> list[str]:
             blobs.append(made)
         found = session.execute(delete(Job).where(Job.id == id, Job.state.in_(TERMINAL)))
         if not found.rowcount:  # type: ignore[attr-defined]
-            raise NoResult("expected a job that has ended, got one that has not", details={"state": "unfinished"})
+            raise NoResult("the job has not ended", details={"state": "unfinished"})
     return blobs
 
 

@@ -1,7 +1,7 @@
 """What Dask runs: each function takes plain values, and leaves everything that matters in the database and the store.
 
 A fault that is the job's ends the job, with its reason. What is not the job's (a database that stays away, a worker
-that dies) leaves the row as it is, and the reconciler hands the job over again.
+that dies) leaves the row as it is, and the reconciler submits the job again.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def end_label(given: Mapping[str, Any], id: str, *parts: Any) -> str:
         return "not wanted"
     done = retry_database(repository.shards, workspace.db, id)
     if len(done) != job.spec["parts"]:
-        return "incomplete"  # parts were lost with their answers: the reconciler hands the job over again
+        return "incomplete"  # parts were lost with their answers: the reconciler submits the job again
     result = {
         "utterances": sum(s.utterances for s in done),
         "segments": sum(s.segments for s in done),

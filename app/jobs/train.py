@@ -9,7 +9,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from phonechain.app.corpora import contents
+from phonechain.app.corpora import contents, splits
 from phonechain.app.corpora import repository as corpora
 from phonechain.app.corpora.manifest import Line
 from phonechain.app.jobs import execution, repository
@@ -19,7 +19,7 @@ from phonechain.app.models import repository as versions
 from phonechain.app.storage import references
 from phonechain.app.storage.tables import FileError, Job, ModelVersion
 from phonechain.app.storage.workspace import Workspace
-from phonechain.features.errors import CorpusError, PhonechainError
+from phonechain.features.errors import PhonechainError
 
 if TYPE_CHECKING:
     from phonechain.features.segments import Utterance
@@ -163,22 +163,11 @@ def _keep_partial(workspace: Workspace, job: Job, labeler: PhoneLabeler) -> None
 
 
 def split_of(utterances: list[Utterance], spec: dict[str, Any]) -> tuple[list[Utterance], list[Utterance] | None]:
-    """(train, dev) by the names of the spec, else `train` and `dev` where the corpus has them, else everything.
-
-    Raises:
-        CorpusError: a split that the corpus does not have.
-    """
-    there = {u.split for u in utterances}
-    dev_name = spec.get("dev") or ("dev" if "dev" in there else None)
-    name = spec.get("split") or ("train" if "train" in there else None)
-    for wanted in (name, dev_name):
-        if wanted is not None and wanted not in there:
-            names = ", ".join(sorted(s for s in there if s)) or "none"
-            raise CorpusError(f"expected a split named {wanted[:80]}, got {names}", pointer="split", value=wanted[:80])
-    dev = None if dev_name is None else [u for u in utterances if u.split == dev_name]
-    if name is not None:
-        return [u for u in utterances if u.split == name], dev
-    return [u for u in utterances if u.split not in ("dev", "test")], dev
+    """(train, dev) by the splits that the spec names, else by those that the corpus has. Raises CorpusError."""
+    known = {u.split for u in utterances if u.split}
+    name, dev_name = splits.training_names(known, spec.get("split"), spec.get("dev"))
+    dev = splits.select(utterances, dev_name) if dev_name is not None else None
+    return splits.select(utterances, name) if name is not None else splits.without_held_out(utterances), dev
 
 
 def discard(workspace: Workspace, id: str) -> None:

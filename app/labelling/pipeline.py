@@ -345,8 +345,3 @@ def _render(prepared: Prepared, labelled: Sequence[LabelledSegment], format: str
 def media_type(format: str) -> str:
     """The media type of an annotation format."""
     return notation.FORMATS[format].media_type
-
-
-def suffix(format: str) -> str:
-    """The usual file suffix of an annotation format, with its dot."""
-    return notation.FORMATS[format].suffixes[0]

@@ -89,7 +89,7 @@ def document(error: Exception) -> dict[str, Any]:
     """The problem document of a domain error, without the members that only the request knows."""
     if not isinstance(error, PhonechainError):
         kind = TYPES["internal"]
-        return _document(kind, "an unexpected fault inside the service; the log has it under this request id")
+        return _document(kind, "unexpected error; the service's log has it under this request id")
     kind = problem_type(error.slug)
     members: dict[str, Any] = {**as_pointer(error.pointer), **_facts(error.value, error.limit)}
     members.update({name: fact for name, fact in error.details.items() if name in PUBLIC_DETAILS})
@@ -149,10 +149,10 @@ def install(app: FastAPI) -> None:
         phrase = HTTPStatus(error.status_code).phrase
         detail = str(error.detail)
         if error.status_code == 404:
-            detail = f"expected an address that the service has, got {request.url.path}"
+            detail = f"nothing at {request.url.path}"
         if error.status_code == 405:
             allow = (error.headers or {}).get("Allow", "another method")
-            detail = f"expected {allow} for {request.url.path}, got {request.method}"
+            detail = f"{request.url.path} does not take {request.method}; it takes {allow}"
         body = {**_document(kind, detail), "status": error.status_code}
         if kind.slug == "http":
             body["title"] = phrase

@@ -26,14 +26,14 @@ TYPES: dict[str, ProblemType] = {
             "audio",
             422,
             "The sound cannot be used",
-            "The file was decoded, but what came out cannot be labelled. `detail` says why.",
+            "The file was decoded, but the sound cannot be labelled. `detail` says why.",
         ),
         ProblemType(
             "audio-unrecognised",
             415,
             "Not a sound file",
-            "No decoder knows these bytes. The content decides, never the name or the declared type: a text file or an "
-            "archive that is called .wav ends here. Send WAV, FLAC, Ogg, MP3 or NIST SPHERE.",
+            "No decoder recognises the content, which decides, never the name or the declared type: a text file or an "
+            "archive named .wav is refused. Send WAV, FLAC, Ogg, MP3 or NIST SPHERE.",
         ),
         ProblemType(
             "audio-empty",
@@ -137,7 +137,7 @@ TYPES: dict[str, ProblemType] = {
             "model-unknown",
             404,
             "No such model",
-            "The service has no model of this name. GET /models lists those it has.",
+            "The service has no model of this name. GET /models lists them.",
         ),
         ProblemType("settings", 422, "A setting outside what it can be", "An option has a value that it cannot have."),
         ProblemType("training", 422, "The training cannot go on", "The training stopped for the reason in `detail`."),
@@ -171,15 +171,15 @@ TYPES: dict[str, ProblemType] = {
             "overloaded",
             503,
             "The service is busy",
-            "As many requests wait as the service will hold. Nothing was done; send the same request again after the "
-            "seconds in Retry-After.",
+            "The limit of requests in progress is reached. Nothing was done; repeat the request after the seconds in "
+            "Retry-After.",
         ),
         ProblemType(
             "rate-limit",
             429,
             "Too many requests",
-            "This key, or without keys this address, has asked more often in a minute than PHONECHAIN_RATE_LIMIT allows. "
-            "Nothing was done; send the same request again after the seconds in Retry-After.",
+            "This key (without keys, this address) has sent more requests per minute than PHONECHAIN_RATE_LIMIT allows. "
+            "Nothing was done; repeat the request after the seconds in Retry-After.",
         ),
         ProblemType(
             "not-ready",
@@ -203,8 +203,8 @@ TYPES: dict[str, ProblemType] = {
         ProblemType(
             "corpus-place",
             403,
-            "The place is not allowed",
-            "Folders and URLs of the server can be registered only under the places in PHONECHAIN_CORPUS_ROOTS.",
+            "The location is not allowed",
+            "Folders and URLs can be registered only below those in PHONECHAIN_CORPUS_ROOTS.",
         ),
         ProblemType(
             "archive",
@@ -223,8 +223,8 @@ TYPES: dict[str, ProblemType] = {
         ProblemType(
             "model-exists",
             409,
-            "The version is there already",
-            "Versions of a model never change: another file is another version. This one is there already.",
+            "The version already exists",
+            "Versions of a model never change: another file is another version. This one already exists.",
         ),
         ProblemType(
             "model-in-use",
@@ -245,8 +245,8 @@ TYPES: dict[str, ProblemType] = {
         ProblemType(
             "job-stalled",
             422,
-            "The job could not get on",
-            "The job's workers died, or its scheduler went, several times in a row before anything was finished.",
+            "The job made no progress",
+            "Its workers or the scheduler were lost several times in a row without progress.",
         ),
         ProblemType(
             "review-unknown",
@@ -278,21 +278,20 @@ TYPES: dict[str, ProblemType] = {
             "database-away",
             503,
             "The database does not answer",
-            "Nothing was done; send the same request again after the seconds in Retry-After. Jobs go on by themselves "
-            "when the database is back.",
+            "Nothing was done; repeat the request after the seconds in Retry-After. Jobs continue by themselves when the "
+            "database is back.",
         ),
         ProblemType(
             "scheduler-away",
             503,
             "The scheduler does not answer",
-            "No worker can be reached, so no job is taken now. Jobs that were taken go on by themselves "
-            "when it is back.",
+            "Jobs cannot be started now. Accepted jobs continue by themselves when the scheduler is back.",
         ),
         ProblemType(
             "storage-full",
             507,
-            "No room left",
-            "The disk of the service is full. What was finished is kept. Make room, then send the request again.",
+            "Disk full",
+            "The service's disk is full. What was finished is kept. Free some space, then repeat the request.",
         ),
         ProblemType(
             "key-missing",
@@ -304,7 +303,7 @@ TYPES: dict[str, ProblemType] = {
             "key-scope",
             403,
             "The key does not allow this",
-            "The key is good, but not for this: `needed` is the scope that is missing.",
+            "The key lacks the scope in `needed`.",
         ),
         ProblemType("key-unknown", 404, "No such key", "The service has no API key of this id."),
         ProblemType(
@@ -314,7 +313,7 @@ TYPES: dict[str, ProblemType] = {
             "A webhook needs an http or https address that does not lead into the service's own network. "
             "PHONECHAIN_WEBHOOK_PRIVATE allows those as well.",
         ),
-        ProblemType("not-found", 404, "Nothing at this address", "The address names nothing that the service has."),
+        ProblemType("not-found", 404, "Nothing at this address", "The service has nothing at this address."),
         ProblemType(
             "method-not-allowed",
             405,
@@ -325,7 +324,7 @@ TYPES: dict[str, ProblemType] = {
             "internal",
             500,
             "The service failed",
-            "A fault of the service, not of the request. The log has it under the request id.",
+            "A bug in the service, not in the request. The log has it under the request id.",
         ),
         ProblemType("http", 400, "The request was refused", "`status` and `detail` say why."),
     )

@@ -34,7 +34,7 @@ class CorpusOptions(BaseModel):
 
 
 class RegisterCorpus(CorpusOptions):
-    """A folder of the server, or a URL, under the places that the service allows."""
+    """A folder of the server, or a URL, under those that the service allows."""
 
     folder: str | None = Field(None, description="Absolute path of a folder.", max_length=4096, pattern=PLAIN)
     url: str | None = Field(None, description="URL that fsspec opens, such as s3://BUCKET/PREFIX.", max_length=4096)

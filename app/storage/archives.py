@@ -68,7 +68,7 @@ def unpack(archive: Path, target: Path, caps: Caps) -> int:
         return count
     except OSError as error:
         if full(error):
-            raise StorageFull("expected room for the archive's files, got a full disk") from error
+            raise StorageFull("disk full: cannot unpack the archive") from error
         raise
     finally:
         shutil.rmtree(partial, ignore_errors=True)

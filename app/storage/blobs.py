@@ -88,7 +88,7 @@ class Store:
             self._keep(temporary, file.digest)
         except OSError as error:
             if full(error):
-                raise StorageFull("expected room for a file, got a full disk") from error
+                raise StorageFull("disk full: cannot store the file") from error
             raise
         finally:
             temporary.unlink(missing_ok=True)
@@ -126,7 +126,7 @@ class Store:
         if self.folder is not None:
             path = self.path(digest)
             if not path.exists():
-                raise FileNotFoundError(f"expected a blob {digest[:12]}, got none")
+                raise FileNotFoundError(f"no blob {digest[:12]}")
             return path
         copy = self.cache / "blobs" / _checked(digest)
         if not copy.exists():
@@ -136,7 +136,7 @@ class Store:
                 write_whole(copy, lambda spare: self._remote.get_file(source, str(spare)))
             except OSError as error:
                 if full(error):
-                    raise StorageFull("expected room for a copy of a file, got a full disk") from error
+                    raise StorageFull("disk full: cannot copy the file") from error
                 raise
         return copy
 

@@ -106,8 +106,8 @@ class Job(Base):
     """A training, labelling or evaluation run.
 
     `attempt` counts the executions that took the job up: a writer gives its number, and an older one is refused.
-    `submissions` counts the hand-overs to Dask, and `stalls` those, and the executions, since something was last
-    finished: a job that only ever kills its workers ends.
+    `submissions` counts submissions to Dask, and `stalls` those since something was last finished: a job that only ever
+    kills its workers ends.
     """
 
     __tablename__ = "jobs"

@@ -20,6 +20,7 @@ from starlette.responses import Response
 
 from phonechain.app.http.dependencies import ServicesDep
 from phonechain.app.http.uploads import parse_object
+from phonechain.app.labelling import conversion
 from phonechain.app.labelling import pipeline as labelling
 from phonechain.app.labelling.batcher import Scored
 from phonechain.app.labelling.pipeline import Prepared
@@ -228,11 +229,11 @@ def render(asked: Asked, entry: Entry, ready: Prepared, scored: Scored, begun: f
     headers = {"Cache-Control": "no-store"}
     wanted = asked.options.format
     if wanted != "json":
-        # The other formats have no workspace for these, so they go where programs can still see them.
+        # The other formats cannot hold these, so they go where programs can still see them.
         headers["X-Phonechain-Model"] = f"{entry.name}; version={entry.version}"
         counts = Counter(notice.code for notice in ready.notices)
         headers["X-Phonechain-Warnings"] = ", ".join(f"{code}; count={count}" for code, count in counts.items())
-        headers["Content-Disposition"] = f'attachment; filename="labels{labelling.suffix(wanted)}"'
+        headers["Content-Disposition"] = f'attachment; filename="labels{conversion.suffix(wanted)}"'
         return Response(
             labelling.render_annotation(ready, scored.labelled, wanted),
             headers=headers,

@@ -51,7 +51,7 @@ async def explain(request: Request, slug: str) -> Response:
     """The page behind the `type` of a problem document."""
     kind = TYPES.get(slug)
     if kind is None:
-        raise UnknownProblem(f"expected a type of problem listed under /problems, got {slug[:80]}")
+        raise UnknownProblem(f"unknown type of problem {slug[:80]!r}; GET /problems lists them")
     if not _wants_html(request):
         return JSONResponse(_as_dict(kind))
     body = (

@@ -45,7 +45,7 @@ def test_a_folder_is_sent_trained_on_and_labelled(
     assert main(["jobs", "list", *at]) == 0
     assert labelled[0] in capfd.readouterr().out
     assert main(["jobs", "show", "nothing", *at]) == 2
-    assert capfd.readouterr().err == "phonechain: expected the id of a job, got 'nothing'\n"
+    assert capfd.readouterr().err == "phonechain: unknown job 'nothing'\n"
 
 
 def test_the_client_follows_a_job(url: str, corpus_folder: Path, tmp_path: Path) -> None:

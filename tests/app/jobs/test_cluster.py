@@ -147,7 +147,7 @@ def test_a_full_disk(material: tuple[Path, bytes], tmp_path: Path) -> None:
             failed = client.ended(again["id"], 600)
             assert failed["state"] == "failed", failed
             assert failed["error"]["type"] == "/problems/storage-full"
-            assert "full disk" in failed["error"]["detail"]
+            assert "disk full" in failed["error"]["detail"]
             rows = client.get(f"/jobs/{again['id']}/result?format=jsonl").text.splitlines()
             assert len(rows) == failed["progress"]["done"] < 24  # what was finished stays
             upload = client.http.post(

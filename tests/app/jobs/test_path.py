@@ -51,7 +51,7 @@ def test_train_label_evaluate(service: Client, corpus: dict[str, Any]) -> None:
     with zipfile.ZipFile(io.BytesIO(service.get(f"/jobs/{done['id']}/result").content)) as archive:
         names = archive.namelist()
         assert len([n for n in names if n.startswith("textgrid/")]) == 20
-        read = notation.read(archive.read("textgrid/train/s0/u0000.textgrid"))
+        read = notation.read(archive.read("textgrid/train/s0/u0000.TextGrid"))
         assert len(read.tiers[0].entries) == SEGMENTS
         assert archive.testzip() is None
 

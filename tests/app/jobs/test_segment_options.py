@@ -64,7 +64,7 @@ def test_skipped_ones_are_in_every_result(service: Client) -> None:
     assert "past the end of the sound" in lines[-1]["skipped"]
     assert all(not line["skipped"] and line["label"] for line in lines[:-2])
     with zipfile.ZipFile(io.BytesIO(service.get(f"/jobs/{job['id']}/result").content)) as archive:
-        for name in ("textgrid/a.textgrid", "csv/a.csv", "json/a.json"):
+        for name in ("textgrid/a.TextGrid", "csv/a.csv", "json/a.json"):
             read = notation.read(archive.read(name), name=name)
             answered = next(t for t in read.tiers if t.name.endswith(" phonechain"))
             labels = [s["label"] for s in row["segments"] if "skipped" not in s]

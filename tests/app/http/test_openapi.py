@@ -18,7 +18,7 @@ from phonechain.app.schemas.classify import ClassifyAnswer
 from phonechain.app.schemas.problems import Problem
 from tests.app.conftest import Client
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(scope="module")

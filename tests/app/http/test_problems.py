@@ -66,7 +66,7 @@ def test_unknown_addresses_and_methods(client: Client) -> None:
     assert missing.headers["content-type"] == "application/problem+json"
     problem = missing.json()
     assert problem["type"] == "/problems/not-found"
-    assert problem["detail"] == "expected an address that the service has, got /nothing/here"
+    assert problem["detail"] == "nothing at /nothing/here"
     assert problem["instance"] == f"/nothing/here#{problem['request_id']}"
     wrong = client.request("DELETE", "/classify")
     assert wrong.status_code == 405

@@ -13,7 +13,7 @@ import pytest
 from phonechain.app.http.routes.page import POLICY, files
 from tests.app.conftest import AUDIO, TEXTGRID, Client
 
-WEB = Path(__file__).parents[2] / "app" / "web"
+WEB = Path(__file__).parents[3] / "app" / "web"
 
 
 def test_the_page_is_served_under_its_policy(client: Client) -> None:

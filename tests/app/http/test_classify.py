@@ -319,4 +319,4 @@ def test_file_names_never_become_paths(client: Client) -> None:
     files = {"audio": ("../../etc/passwd", AUDIO), "segments": ("/etc/passwd\x00.exe", TEXTGRID)}
     response = client.post("/classify?format=textgrid", files=files)
     assert response.status_code == 200
-    assert response.headers["content-disposition"] == 'attachment; filename="labels.textgrid"'
+    assert response.headers["content-disposition"] == 'attachment; filename="labels.TextGrid"'

@@ -53,7 +53,7 @@ def test_a_full_disk_is_said_to_be_full(store: Store) -> None:
             file.write(b"x")
             raise OSError(28, "No space left on device")
 
-    with pytest.raises(StorageFull, match="full disk"):
+    with pytest.raises(StorageFull, match="disk full"):
         full()
 
 
