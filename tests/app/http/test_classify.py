@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from phonechain.app.labelling import conversion
 from phonechain.app.models.catalog import Registry
 from phonechain.features import annotation as notation
 from tests.app.conftest import AUDIO, DURATION, LAB, TEXTGRID, Client, lab, speech, wav
@@ -157,7 +158,7 @@ def test_an_annotation_file_as_answer(client: Client, format: str) -> None:
     assert response.status_code == 200, response.text
     known = notation.FORMATS[format]
     assert response.headers["content-type"].split(";")[0] == known.media_type.split(";")[0]
-    assert response.headers["content-disposition"] == f'attachment; filename="labels{known.suffixes[0]}"'
+    assert response.headers["content-disposition"] == f'attachment; filename="labels{conversion.suffix(format)}"'
     assert response.headers["x-phonechain-warnings"] == "tier-guessed; count=1"
     assert response.headers["x-phonechain-model"].startswith("default; version=")
     read = notation.read(response.content, name=f"a{known.suffixes[0]}", rate=22050)  # the recording's
