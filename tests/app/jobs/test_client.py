@@ -60,7 +60,7 @@ def test_the_client_follows_a_job(url: str, corpus_folder: Path, tmp_path: Path)
         assert job["id"] in [j["id"] for j in client.list_jobs(kind="label")]
         path = client.result(job["id"], tmp_path / "rows.jsonl", format="jsonl")
         assert len(path.read_text().splitlines()) == 20
-        with pytest.raises(RemoteError, match="expected") as caught:
+        with pytest.raises(RemoteError, match="unknown corpus") as caught:
             client.start(kind="label", corpus="nothing")
         assert caught.value.problem["type"] == "/problems/corpus-unknown"
 
