@@ -5,7 +5,7 @@ import { openHome } from "./home.js";
 import { t } from "./i18n.js";
 
 const main = /** @type {HTMLElement} */ (document.getElementById("main"));
-const VIEWS = /** @type {const} */ ([["#/", "nav.reviews"]]);
+const VIEWS = /** @type {const} */ ([["#/", "nav.reviews"], ["#/jobs", "nav.jobs"], ["#/models", "nav.models"], ["#/keys", "keys.show"]]);
 
 /** @type {() => void} */
 let close = () => {};
@@ -25,6 +25,9 @@ async function route() {
   try {
     let closing;
     if (view === "review") closing = await (await import("./review/view.js")).openReview(main, id);
+    else if (view === "jobs") closing = await (await import("./jobs.js")).openJobs(main, id);
+    else if (view === "models") await (await import("./models.js")).openModels(main);
+    else if (view === "keys") await (await import("./keys.js")).openKeys(main);
     else await openHome(main);
     if (closing && own === turn) close = closing;
     else if (closing) closing();

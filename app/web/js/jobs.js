@@ -1,0 +1,235 @@
+// Jobs: a live list, and one job with its curve, its errors and its result.
+import { download, get, Problem, request } from "./api.js";
+import { fill, h } from "./dom.js";
+import { number, t, when } from "./i18n.js";
+
+const ENDED = ["succeeded", "failed", "cancelled"];
+
+/**
+ * @param {HTMLElement} main
+ * @param {string} id
+ * @returns {Promise<() => void>}
+ */
+export async function openJobs(main, id) {
+  document.title = `${t("nav.jobs")} · Phonechain`;
+  const abort = new AbortController();
+  if (id) await openJob(main, id, abort.signal);
+  else await openList(main, abort.signal);
+  return () => abort.abort();
+}
+
+/**
+ * @param {HTMLElement} main
+ * @param {AbortSignal} signal
+ */
+async function openList(main, signal) {
+  const body = h("div");
+  fill(main, h("div", { class: "sheet" }, h("h1", null, t("nav.jobs")), h("p", { class: "soft" }, t("jobs.lead")), body));
+  let shown = "";
+  const refresh = async () => {
+    const { jobs } = await get("jobs?limit=50", signal);
+    const now = JSON.stringify(jobs.map((/** @type {any} */ job) => [job.id, job.state, job.progress]));
+    if (now !== shown) {
+      shown = now;
+      fill(body, jobs.length === 0 ? h("p", { class: "soft" }, t("jobs.none")) : h("ul", { class: "cards" }, jobs.map(row)));
+    }
+  };
+  await refresh();
+  const timer = setInterval(() => void refresh().catch(() => {}), 2000); // the next turn may find the service again
+  signal.addEventListener("abort", () => clearInterval(timer));
+}
+
+/** @param {any} job */
+function row(job) {
+  return h("li", null, h("a", { class: "card", href: `#/jobs/${job.id}` },
+    h("span", { class: "card-name" }, t("jobs.title", { kind: kindOf(job), created: when(job.created) })),
+    h("span", { class: "soft tabular" }, progressText(job)),
+    h("span", { class: `state-${job.state}` }, stateOf(job))));
+}
+
+/** @param {any} job */
+function kindOf(job) {
+  return t(/** @type {any} */ (`jobs.kind.${job.kind}`)) ?? job.kind;
+}
+
+/** @param {any} job */
+function stateOf(job) {
+  return t(/** @type {any} */ (`jobs.state.${job.state}`)) ?? job.state;
+}
+
+/** @param {any} job */
+function progressText(job) {
+  const { done, total, unit, stage } = job.progress;
+  return total > 0 ? `${stage} ${number(done)} / ${number(total)} ${unit}` : stage;
+}
+
+/**
+ * @param {HTMLElement} main
+ * @param {string} id
+ * @param {AbortSignal} signal
+ */
+async function openJob(main, id, signal) {
+  const path = `jobs/${encodeURIComponent(id)}`;
+  let job = await get(path, signal);
+  const head = h("div", { class: "job-head", "aria-live": "polite" });
+  const curve = h("div");
+  const rest = h("div", { class: "job-rest" });
+  fill(main, h("div", { class: "sheet" }, h("p", null, h("a", { href: "#/jobs" }, t("jobs.all"))), h("h1", null, t("jobs.title", { kind: kindOf(job), created: when(job.created) })), head, curve, rest));
+  /** @type {{epoch: number, loss: number | null, dev_error: number | null}[]} */
+  const epochs = [];
+
+  function show() {
+    const { done, total, message } = job.progress;
+    fill(head,
+      h("p", null, h("strong", { class: `state-${job.state}` }, stateOf(job)), ` · ${progressText(job)}`, job.attempt > 1 && ` · ${t("jobs.attempt", { attempt: job.attempt })}`),
+      !ENDED.includes(job.state) && h("progress", { max: Math.max(1, total), value: done, "aria-label": progressText(job) }),
+      message && h("p", { class: "soft" }, message),
+      job.error && h("p", { class: "bad", role: "alert" }, job.error.detail ?? job.error.title),
+      h("div", { class: "row" },
+        !ENDED.includes(job.state) && h("button", { class: "danger", disabled: job.state === "cancelling", onclick: () => void ask("POST", `${path}/cancel`) }, t("jobs.cancel")),
+        job.state === "succeeded" && h("button", { class: "primary", onclick: () => void download(`${path}/result`).catch(refused) }, t("jobs.result")),
+        job.kind === "train" && job.state === "succeeded" && h("a", { class: "button", href: "#/models" }, t("jobs.models"))));
+  }
+
+  async function showEnd() {
+    const parts = [];
+    if (job.result) parts.push(h("h2", null, t("jobs.summary")), facts(job.result));
+    if (job.failed_files > 0) {
+      const { errors } = await get(`${path}/errors?limit=100`, signal);
+      parts.push(h("h2", null, t("jobs.errors", { count: number(job.failed_files) })), h("div", { class: "scroll-x", tabIndex: 0, role: "region", "aria-label": t("jobs.errors", { count: job.failed_files }) }, h("table", null, h("thead", null, h("tr", null, h("th", null, t("list.utterance")), h("th", null, t("jobs.problem")))),
+        h("tbody", null, errors.map((/** @type {any} */ one) => h("tr", null, h("td", null, one.utterance), h("td", null, one.detail)))))));
+    }
+    parts.push(h("h2", null, t("jobs.request")), facts(job.request));
+    fill(rest, parts);
+  }
+
+  /**
+   * @param {string} method
+   * @param {string} address
+   */
+  async function ask(method, address) {
+    try {
+      job = await (await request(method, address)).json();
+      show();
+    } catch (error) {
+      refused(error);
+    }
+  }
+
+  /** @param {any} error */
+  function refused(error) {
+    head.append(h("p", { class: "bad", role: "alert" }, error instanceof Problem ? error.message : String(error)));
+  }
+
+  show();
+  await showEnd();
+  let asked = 0;
+  void follow(path, signal, async (kind, data) => {
+    if (kind === "progress" || kind === "epoch" || data.metrics) {
+      const metrics = data.metrics ?? {};
+      if (typeof metrics.epoch === "number") {
+        const known = epochs.find(({ epoch }) => epoch === metrics.epoch);
+        const point = { epoch: metrics.epoch, loss: metrics.loss ?? null, dev_error: metrics.dev_error ?? null };
+        if (known) Object.assign(known, point);
+        else epochs.push(point);
+        fill(curve, chart(epochs));
+      }
+    }
+    // The old events come all at once: the job itself is asked for a few times a second at most.
+    if (!ENDED.includes(data.state) && performance.now() - asked < 400) return;
+    asked = performance.now();
+    job = await get(path, signal);
+    show();
+    if (ENDED.includes(job.state)) await showEnd();
+  });
+}
+
+/**
+ * The job's events as they come: EventSource cannot send a key, so the stream is read here.
+ * @param {string} path
+ * @param {AbortSignal} signal
+ * @param {(kind: string, data: any) => Promise<void>} tell
+ */
+async function follow(path, signal, tell) {
+  let last = "";
+  for (;;) {
+    try {
+      const response = await request("GET", `${path}/events`, { signal, headers: last ? { "Last-Event-ID": last } : {} });
+      const reader = /** @type {ReadableStream<Uint8Array>} */ (response.body).getReader();
+      const decoder = new TextDecoder();
+      let buffer = "";
+      for (;;) {
+        const { value, done } = await reader.read();
+        if (done) break;
+        buffer += decoder.decode(value, { stream: true });
+        const blocks = buffer.split("\n\n");
+        buffer = blocks.pop() ?? "";
+        for (const block of blocks) {
+          const fields = new Map(block.split("\n").map((line) => [line.slice(0, line.indexOf(":")), line.slice(line.indexOf(":") + 2)]));
+          last = fields.get("id") ?? last;
+          const data = fields.get("data");
+          if (!data) continue;
+          const parsed = JSON.parse(data);
+          await tell(fields.get("event") ?? "", parsed);
+          if (ENDED.includes(parsed.state)) return;
+        }
+      }
+    } catch (error) {
+      if (signal.aborted) return;
+      if (error instanceof Problem && !error.transient) return;
+    }
+    await new Promise((resume) => setTimeout(resume, 1500)); // the service restarts, or the stream was cut
+    if (signal.aborted) return;
+  }
+}
+
+/**
+ * Loss and dev error by epoch, each on its own scale.
+ * @param {{epoch: number, loss: number | null, dev_error: number | null}[]} epochs
+ */
+function chart(epochs) {
+  const [width, height, edge] = [640, 200, 8];
+  const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+  svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
+  svg.setAttribute("class", "chart");
+  svg.setAttribute("role", "img");
+  const last = epochs[epochs.length - 1];
+  svg.setAttribute("aria-label", t("jobs.curve", { epoch: last?.epoch ?? 0, loss: last?.loss?.toFixed(3) ?? "–", error: percent(last?.dev_error) }));
+  const most = Math.max(1, ...epochs.map(({ epoch }) => epoch));
+  for (const name of /** @type {const} */ (["loss", "dev_error"])) {
+    const points = epochs.filter((one) => one[name] !== null);
+    const values = points.map((one) => Number(one[name]));
+    const [low, high] = [Math.min(...values), Math.max(...values)];
+    const line = document.createElementNS("http://www.w3.org/2000/svg", "polyline");
+    line.setAttribute("class", `line-${name}`);
+    line.setAttribute("points", points.map((one) => `${edge + (one.epoch / most) * (width - 2 * edge)},${edge + (1 - (Number(one[name]) - low) / (high - low || 1)) * (height - 2 * edge)}`).join(" "));
+    svg.append(line);
+  }
+  return [svg, h("p", { class: "chart-legend" }, h("span", { class: "key-loss" }, t("jobs.loss"), ` ${last?.loss?.toFixed(3) ?? "–"}`), h("span", { class: "key-dev_error" }, t("jobs.error"), ` ${percent(last?.dev_error)}`))];
+}
+
+/** @param {number | null | undefined} share */
+function percent(share) {
+  return share === null || share === undefined ? "–" : `${(100 * share).toFixed(1)} %`;
+}
+
+/**
+ * Members of an object as a list.
+ * @param {Record<string, any>} object
+ */
+export function facts(object) {
+  return h("dl", { class: "facts" }, Object.entries(object).filter(([, value]) => value !== null && value !== undefined).map(([name, value]) => [h("dt", null, name), h("dd", null, plain(value))]));
+}
+
+/**
+ * A value in words: lists with blanks between, members with commas between, numbers with four digits that matter.
+ * @param {any} value
+ * @returns {string}
+ */
+function plain(value) {
+  if (Array.isArray(value)) return value.map(plain).join(typeof value[0] === "object" ? "; " : " ");
+  if (typeof value === "number") return Number.isInteger(value) ? String(value) : String(Number(value.toPrecision(4)));
+  if (value === null || typeof value !== "object") return String(value);
+  return Object.entries(value).filter(([, one]) => one !== null).map(([name, one]) => `${name} ${plain(one)}`).join(", ");
+}
+
