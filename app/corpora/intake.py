@@ -35,7 +35,7 @@ def from_archive(
         ArchiveError, ArchiveTooLarge, StorageFull, CorpusError.
     """
     root = contents.unpack(workspace, digest, caps)
-    return _scanned(workspace, root, name, "upload", digest, options, hidden=hidden)
+    return _scan(workspace, root, name, "upload", digest, options, hidden=hidden)
 
 
 def from_folder(workspace: Workspace, folder: str, name: str, options: dict[str, Any], roots: Sequence[str]) -> Corpus:
@@ -46,7 +46,7 @@ def from_folder(workspace: Workspace, folder: str, name: str, options: dict[str,
         CorpusError.
     """
     path = Path(allowed(folder, roots))
-    return _scanned(workspace, path, name, "folder", str(path), options, roots=roots)
+    return _scan(workspace, path, name, "folder", str(path), options, roots=roots)
 
 
 def from_url(workspace: Workspace, url: str, name: str, options: dict[str, Any], roots: Sequence[str]) -> Corpus:
@@ -58,7 +58,7 @@ def from_url(workspace: Workspace, url: str, name: str, options: dict[str, Any],
     url = allowed(url, roots)
     _, _, _, fingerprint = contents.list_url(url)
     root = contents.fetch(workspace, url, fingerprint)
-    return _scanned(workspace, root, name, "url", url, {**options, "fingerprint": fingerprint})
+    return _scan(workspace, root, name, "url", url, {**options, "fingerprint": fingerprint})
 
 
 def from_list(
@@ -128,65 +128,80 @@ def _reference(raw: bytes, number: int, index: int, roots: Sequence[str]) -> Lin
     return Line(index, name, audio, annotation, entry.get("speaker"), entry.get("split"))
 
 
-def _scanned(
+def _scan(
     workspace: Workspace, root: Path, name: str, source: str, location: str, options: dict[str, Any], *,
     roots: Sequence[str] | None = None, hidden: bool = False,
 ) -> Corpus:  # fmt: skip
-    table = options.get("table")
-    if table is not None and (os.path.isabs(table) or ".." in Path(table).parts):
-        raise InvalidRequest(
-            f"expected a table inside the corpus, got {table[:80]!r}", pointer="table", value=table[:80]
-        )
     read = corpora.read(
         root,
         layout=options.get("layout"),
         tier=options.get("tier"),
-        table=None if table is None else root / table,
+        table=_table(root, options.get("table"), roots),
         fix=bool(options.get("fix")),
         on_bad_segment=options.get("on_bad_segment") or "refuse",
         drop=options.get("drop") or (),
     )
-    problems = list(read.problems)
-    kept = []
-    for utterance in read.utterances:
-        outside = roots is not None and not all(
-            _inside(path, roots) for path in (utterance.audio, utterance.annotation) if path is not None
-        )
-        if outside:
-            problems.append(CorpusProblem(utterance.audio, None, "is a link out of the allowed folders"))
-        elif utterance.annotation is not None:
-            kept.append(utterance)
-    if not kept:
-        first = f": {_told(problems[0], root)['message']}" if problems else ""
-        raise CorpusError(
-            f"expected at least one utterance that can be used, got none out of {len(problems)} files{first}"
-        )
-    entries = (
-        Line(n, u.id, _relative(u.audio, root), _relative(u.annotation, root), u.speaker, u.split)
-        for n, u in enumerate(kept)
-        if u.annotation is not None
-    )
-    with workspace.store.writing() as file:
-        for data in manifest.render(entries):
-            file.write(data)
-    read.utterances = kept
+    if roots is not None:
+        _leave_out_links(read, roots)
+    read.utterances = [u for u in read.utterances if u.annotation is not None]
+    if not read.utterances:
+        first = f": {_problem_to_json(read.problems[0], root)['message']}" if read.problems else ""
+        raise CorpusError(f"no utterance can be used out of {len(read.problems)} files{first}")
     if read.dropped:  # so that whoever reads the files again leaves out the same
         options = {**options, "drop": [*dict.fromkeys([*(options.get("drop") or ()), *read.dropped])]}
     return Corpus(
-        id=new_id(), name=name, source=source, location=location, manifest=file.digest, options=options,
-        utterances=len(kept), segments=sum(len(u.segments) for u in kept),
+        id=new_id(), name=name, source=source, location=location, manifest=_store_manifest(workspace, read, root),
+        options=options, utterances=len(read.utterances), segments=sum(len(u.segments) for u in read.utterances),
         labels=dict(list(read.labels().items())[:MOST_LABELS]), speakers=len(read.speakers()), splits=read.splits(),
-        problems=[_told(p, root) for p in problems[:MOST_PROBLEMS]], problem_count=len(problems),
+        problems=[_problem_to_json(p, root) for p in read.problems[:MOST_PROBLEMS]],
+        problem_count=len(read.problems),
         notices=[{**n.as_dict(), "message": n.message.replace(f"{root}{os.sep}", "")} for n in read.notices],
         hidden=hidden,
     )  # fmt: skip
+
+
+def _table(root: Path, name: str | None, roots: Sequence[str] | None) -> Path | None:
+    """The table of speakers and splits. Raises InvalidRequest where it is not inside the corpus."""
+    if name is None:
+        return None
+    outside = os.path.isabs(name) or ".." in Path(name).parts
+    if outside or (roots is not None and not _inside(root / name, roots)):
+        raise InvalidRequest(f"expected a table inside the corpus, got {name[:80]!r}", pointer="table", value=name[:80])
+    return root / name
+
+
+def _leave_out_links(read: corpora.Corpus, roots: Sequence[str]) -> None:
+    """Leave out files that are links to elsewhere, and what was said of their content."""
+    links = "is a link out of the allowed folders"
+    kept, problems = [], []
+    for problem in read.problems:
+        inside = _inside(problem.file, roots)
+        problems.append(problem if inside else CorpusProblem(problem.file, None, links))
+    for utterance in read.utterances:
+        if all(_inside(path, roots) for path in (utterance.audio, utterance.annotation) if path is not None):
+            kept.append(utterance)
+        else:
+            problems.append(CorpusProblem(utterance.audio, None, links))
+    read.utterances, read.problems = kept, problems
+
+
+def _store_manifest(workspace: Workspace, read: corpora.Corpus, root: Path) -> str:
+    lines = (
+        Line(n, u.id, _relative(u.audio, root), _relative(u.annotation, root), u.speaker, u.split)
+        for n, u in enumerate(read.utterances)
+        if u.annotation is not None
+    )
+    with workspace.store.writing() as file:
+        for data in manifest.render(lines):
+            file.write(data)
+    return file.digest
 
 
 def _relative(path: Path, root: Path) -> str:
     return path.relative_to(root).as_posix()
 
 
-def _told(problem: CorpusProblem, root: Path) -> dict[str, Any]:
+def _problem_to_json(problem: CorpusProblem, root: Path) -> dict[str, Any]:
     file = problem.file.relative_to(root).as_posix() if problem.file.is_relative_to(root) else problem.file.name
     return {"file": file, "line": problem.line, "message": problem.message.replace(f"{root}{os.sep}", "")}
 
@@ -207,7 +222,7 @@ def allowed(name: str, roots: Sequence[str], where: str | None = None) -> str:
         if ".." in plain.split("/") or not any("://" in root and _below(plain, root) for root in roots):
             raise refusal
         return name
-    if not os.path.isabs(name) or "\0" in name:
+    if not os.path.isabs(name) or "\0" in name or ".." in Path(name).parts:
         raise refusal
     path = Path(name)
     if not _inside(path, roots):

@@ -122,6 +122,28 @@ def test_a_folder_under_an_allowed_place(service: Client, corpus_folder: Path) -
     assert str(root) not in errors["errors"][0]["detail"]
 
 
+def test_a_root_is_not_left_upwards_or_by_links(service: Client, tmp_path: Path) -> None:
+    root = Path(service.app.state.services.settings.roots[0]) / "walls"
+    speech.folder(root, 2)
+    for folder in (f"{root}/..", f"{root.parent}/..", f"{root}/../walls"):
+        refused(service.post("/corpora", json={"folder": folder}), 403, "corpus-place")
+    line = {"audio": f"{root.parent}/../a.wav", "annotation": f"{root}/a.lab"}
+    refused(
+        service.post("/corpora", content=json.dumps(line), headers={"content-type": "application/jsonl"}),
+        403, "corpus-place",
+    )  # fmt: skip
+    secret = tmp_path / "secret.txt"
+    secret.write_text("root:x:0:0 hunter2\n")
+    for name in ("s0/foreign.lab", "table.tsv"):
+        (root / name).symlink_to(secret)
+    next(root.rglob("*.wav")).with_name("foreign.wav").write_bytes(next(root.rglob("u*.wav")).read_bytes())
+    made = service.post("/corpora", json={"folder": str(root)})
+    assert made.status_code == 201, made.text
+    assert made.json()["utterances"] == 2
+    assert "hunter2" not in made.text
+    refused(service.post("/corpora", json={"folder": str(root), "table": "table.tsv"}), 422, "request-invalid")
+
+
 def test_a_corpus_in_use_stays(service: Client, corpus_folder: Path) -> None:
     made = service.post("/corpora", content=speech.zipped(corpus_folder, **{"x/more": b"y"}), headers=ZIP).json()
     job = started(service, kind="train", corpus=made["id"], name="long", training={"epochs": 500, "patience": 0})
