@@ -16,16 +16,24 @@ from scipy import stats
 
 DRAWS = 2000
 """Bootstrap samples."""
+FEWEST_UNITS = 3
+"""Units from which an interval is computed: a bootstrap of two speakers can draw three rates."""
+EXACT_UNITS = 20
+"""Units up to which the matched-pairs test goes through all changes of sign; above it takes Student's t."""
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A bootstrap confidence interval (percentiles). `low` and `high` are None where there are fewer than two units."""
+    """A bootstrap confidence interval (percentiles).
+
+    `low` and `high` are None where there are too few units for one; `reason` says so.
+    """
 
     low: float | None
     high: float | None
     level: float
     units: int
+    reason: str = ""
 
 
 @dataclass(frozen=True)
@@ -41,9 +49,9 @@ class Comparison:
         mcnemar_exact, mcnemar_mid: two-sided p of "both err equally often", segments taken as independent (Fagerland,
             Lydersen and Laake 2013).
         bootstrap: two-sided p of the paired bootstrap.
-        matched_pairs: two-sided p of the matched-pairs test (Gillick and Cox 1989) on the error counts of each unit;
-            None with fewer than two units.
-        matched_z: its standard normal statistic; None where every unit has the same difference.
+        matched_pairs: two-sided p of the matched-pairs test (Gillick and Cox 1989) on the error counts of each unit, by
+            all changes of sign or, of many units, by Student's t; None with fewer than two units.
+        matched_t: its statistic; None where every unit has the same difference.
     """
 
     segments: int
@@ -59,7 +67,7 @@ class Comparison:
     mcnemar_mid: float
     bootstrap: float | None
     matched_pairs: float | None
-    matched_z: float | None
+    matched_t: float | None
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-serialisable."""
@@ -89,8 +97,8 @@ def interval(
     """
     wrong, unit = _checked(errors, units)
     wrongs, sizes = _per_unit(wrong, unit)
-    if len(sizes) < 2:
-        return Interval(None, None, level, len(sizes))
+    if len(sizes) < FEWEST_UNITS:
+        return _no_interval(level, len(sizes))
     counts = _draw(len(sizes), draws, seed)
     low, high = np.quantile((counts @ wrongs) / (counts @ sizes), [(1 - level) / 2, (1 + level) / 2])
     return Interval(float(low), float(high), level, len(sizes))
@@ -126,7 +134,7 @@ def compare(
     only_a, only_b = int(np.sum(a & ~b)), int(np.sum(b & ~a))
     exact, mid = mcnemar(only_a, only_b)
     net, sizes = _per_unit(b.astype(np.int64) - a.astype(np.int64), unit)
-    if len(sizes) > 1:
+    if len(sizes) >= FEWEST_UNITS:
         counts = _draw(len(sizes), draws, seed)
         rates = (counts @ net) / (counts @ sizes)
         low, high = (float(q) for q in np.quantile(rates, [(1 - level) / 2, (1 + level) / 2]))
@@ -134,8 +142,8 @@ def compare(
         tail = min(int(np.sum(rates <= 0)), int(np.sum(rates >= 0)))
         bootstrap = min(1.0, 2 * (tail + 1) / (draws + 1))
     else:
-        bounds, bootstrap = Interval(None, None, level, len(sizes)), None
-    matched, z = matched_pairs(net)
+        bounds, bootstrap = _no_interval(level, len(sizes)), None
+    matched, t = matched_pairs(net)
     return Comparison(
         segments=len(a),
         units=len(sizes),
@@ -150,7 +158,7 @@ def compare(
         mcnemar_mid=mid,
         bootstrap=bootstrap,
         matched_pairs=matched,
-        matched_z=z,
+        matched_t=t,
     )
 
 
@@ -165,25 +173,43 @@ def mcnemar(only_a: int, only_b: int) -> tuple[float, float]:
     n, low = only_a + only_b, min(only_a, only_b)
     if n == 0:
         return 1.0, 1.0
+    exact = float(stats.binomtest(low, n, 0.5).pvalue)
     point = float(stats.binom.pmf(low, n, 0.5))
-    if only_a == only_b:
-        return 1.0, 1.0 - point / 2
-    exact = min(1.0, 2 * float(stats.binom.cdf(low, n, 0.5)))
-    return exact, exact - point
+    return exact, exact - (point / 2 if only_a == only_b else point)
 
 
 def matched_pairs(differences: Sequence[float] | NDArray[Any]) -> tuple[float | None, float | None]:
-    """Gillick and Cox's test that the mean of the units' error differences is 0: two-sided p, and z.
+    """The matched-pairs test that the mean of the units' error differences is 0: two-sided p, and the statistic t.
 
-    p is None with fewer than two units. Where all differences are equal z is None, and p is 1 if they are 0, else 0.
+    Gillick and Cox take the normal law, which asks for many units. Up to EXACT_UNITS of them p is the share of all changes
+    of sign with a mean as far from 0; above, it is that of Student's t. p is None with fewer than two units; t is None where
+    all differences are equal, for then there is no spread to compare with.
     """
     d = np.asarray(differences, dtype=np.float64)
     if len(d) < 2:
         return None, None
-    if np.ptp(d) == 0:
-        return (1.0 if d[0] == 0 else 0.0), None
-    z = float(d.mean() / (d.std(ddof=1) / np.sqrt(len(d))))
-    return float(2 * stats.norm.sf(abs(z))), z
+    t = None if np.ptp(d) == 0 else float(d.mean() / (d.std(ddof=1) / np.sqrt(len(d))))
+    if len(d) <= EXACT_UNITS:
+        return _sign_flips(d), t
+    if t is None:
+        return (1.0 if d[0] == 0 else float(2.0 ** (1 - len(d)))), None
+    return float(2 * stats.t.sf(abs(t), len(d) - 1)), t
+
+
+def _sign_flips(d: NDArray[np.float64]) -> float:
+    """Share of the 2**n sums of the differences under all changes of sign that are as far from 0 as the one seen."""
+    moved = d[d != 0]  # signs of zeros change nothing
+    sums = np.zeros(1)
+    for value in moved:
+        sums = np.concatenate([sums + value, sums - value])
+    seen = abs(moved.sum())
+    return float((np.abs(sums) >= seen - 1e-9 * max(1.0, seen)).mean())
+
+
+def _no_interval(level: float, units: int) -> Interval:
+    """None of so few units."""
+    counted = "one utterance or speaker" if units == 1 else f"{units} utterances or speakers"
+    return Interval(None, None, level, units, f"not computed: {counted}, at least {FEWEST_UNITS} are needed")
 
 
 def _checked(errors: Any, units: Any) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:

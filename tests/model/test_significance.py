@@ -1,3 +1,4 @@
+import itertools
 import json
 
 import numpy as np
@@ -39,9 +40,16 @@ def test_the_same_input_gives_the_same_interval() -> None:
     assert interval(wrong, units) == interval(wrong, units)
 
 
-def test_one_unit_has_no_interval() -> None:
+def test_one_or_two_units_have_no_interval_and_the_reason_is_said() -> None:
     found = interval([True, False], ["u", "u"])
     assert (found.low, found.high, found.units) == (None, None, 1)
+    assert found.reason == "not computed: one utterance or speaker, at least 3 are needed"
+    two = compare([True, False, True], [False, False, True], ["u", "u", "v"])
+    assert (two.interval.low, two.interval.units, two.bootstrap) == (None, 2, None)
+    assert two.interval.reason == "not computed: 2 utterances or speakers, at least 3 are needed"
+    three = interval([True, False, True], ["u", "v", "w"])
+    assert three.low is not None
+    assert three.reason == ""
 
 
 @settings(max_examples=50, deadline=None)
@@ -66,18 +74,44 @@ def test_mcnemar_of_a_large_corpus_neither_overflows_nor_vanishes_wrongly() -> N
     assert exact == pytest.approx(2 * stats.norm.sf(z), rel=0.01)
 
 
-def test_matched_pairs_is_gillick_and_coxs_statistic() -> None:
-    d = np.array([1, 0, -2, 3, 1, 1, 0, 2])
-    p, z = matched_pairs(d)
-    assert z == pytest.approx(d.mean() / (np.std(d, ddof=1) / np.sqrt(8)))
-    assert z is not None
-    assert p == pytest.approx(2 * stats.norm.sf(abs(z)))
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.integers(-4, 4), min_size=2, max_size=9))
+def test_matched_pairs_of_few_units_goes_through_every_change_of_sign(differences: list[int]) -> None:
+    d = np.array(differences)
+    sums = [abs(np.dot(signs, d)) for signs in itertools.product((1, -1), repeat=len(d))]
+    p, t = matched_pairs(d)
+    assert p == pytest.approx(np.mean([s >= abs(d.sum()) for s in sums]))
+    if np.ptp(d):
+        assert t == pytest.approx(stats.ttest_1samp(d, 0).statistic)
+    else:
+        assert t is None
+
+
+def test_matched_pairs_of_many_units_is_students_t() -> None:
+    d = np.random.default_rng(5).integers(-2, 4, 40)
+    p, t = matched_pairs(d)
+    expected = stats.ttest_1samp(d, 0)
+    assert (p, t) == (pytest.approx(expected.pvalue), pytest.approx(expected.statistic))
+
+
+def test_three_speakers_prove_little() -> None:
+    """By the normal law p would be 0.0005."""
+    p, _ = matched_pairs([3, 4, 5])
+    assert p == pytest.approx(2 / 8)
 
 
 def test_matched_pairs_without_spread() -> None:
     assert matched_pairs([2]) == (None, None)
     assert matched_pairs([0, 0]) == (1.0, None)
-    assert matched_pairs([1, 1]) == (0.0, None)
+    assert matched_pairs([1, 1]) == (0.5, None)
+    assert matched_pairs([0] * 30) == (1.0, None)
+    assert matched_pairs([1] * 30) == (2.0**-29, None)
+
+
+def test_matched_pairs_of_few_units_seldom_raise_a_false_alarm() -> None:
+    random = np.random.default_rng(6)
+    alarms = np.mean([matched_pairs(random.normal(size=6))[0] < 0.05 for _ in range(400)])  # type: ignore[operator]
+    assert alarms < 0.06
 
 
 def test_a_clear_difference_is_found_and_has_the_right_sign() -> None:
@@ -93,8 +127,8 @@ def test_a_clear_difference_is_found_and_has_the_right_sign() -> None:
     for p in (found.mcnemar_exact, found.mcnemar_mid, found.bootstrap, found.matched_pairs):
         assert p is not None
         assert p < 0.01
-    assert found.matched_z is not None
-    assert found.matched_z < 0
+    assert found.matched_t is not None
+    assert found.matched_t < 0
     json.dumps(found.as_dict(), allow_nan=False)
 
 
