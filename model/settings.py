@@ -35,6 +35,8 @@ class FactorSettings:
         labels: n, consecutive labels that the factor scores; 2 and 3 exist for the n-grams seen in training only.
         window: where the window of a factor over n > 1 labels lies: it ends with the last of them ("last", the paper's), or
             lies around the last of them ("around", the only one before this was a setting).
+        centred: whether a factor over n > 1 labels gives 0 while its weights are zero, as an n-gram has that was never seen.
+            Otherwise seen n-grams start ahead by log of the number of hidden assignments, a prior that grows with the factor.
         layers: L, layers of the SPN.
         products: I, children per hidden state of the SPN.
         states: H, hidden states of the SPN; for a Gaussian mixture its components.
@@ -49,6 +51,7 @@ class FactorSettings:
     segments: int = 1
     labels: int = 1
     window: Literal["last", "around"] = "last"
+    centred: bool = False
     layers: int = 2
     products: int = 2
     states: int = 3
@@ -236,7 +239,7 @@ def stored_model(values: Mapping[str, Any]) -> ModelSettings:
 def _with_old_meaning(factor: Mapping[str, Any]) -> dict[str, Any]:
     # up to two segments, and over one label, both windows are the same one
     differs = factor.get("labels", 1) > 1 and factor.get("segments", 1) > 2
-    return {"window": "around" if differs else "last", **factor}
+    return {"window": "around" if differs else "last", "centred": False, **factor}
 
 
 def replace(settings: T, changes: Mapping[str, Any]) -> T:

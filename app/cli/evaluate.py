@@ -77,8 +77,10 @@ def _print(found: Evaluation, title: str) -> None:
     table.show_header = False
     table.add_row("segments", str(found.segments), f"{found.utterances} utterances{speakers}")
     interval = found.interval
-    between = f"{per_cent(interval.low)} to {per_cent(interval.high)} at {100 * interval.level:.0f} %, drawn over {found.interval_over}s"
-    detail = f"{found.errors} segments; {between if interval.low is not None else f'interval {interval.reason}'}"
+    between = f"{per_cent(interval.low)} to {per_cent(interval.high)} at {100 * interval.level:.0f} %"
+    detail = f"{found.errors} segments; {between}, drawn over {found.interval_over}s"
+    if interval.low is None:
+        detail = f"{found.errors} segments; interval {interval.reason}"
     table.add_row("errors", f"{per_cent(found.per)} %", detail)
     for n, share in found.top.items():
         if n > 1:

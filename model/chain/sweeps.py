@@ -47,14 +47,17 @@ def log_z_and_gradients(potentials: Potentials, want: Want, weight: Tensor | Non
     return log_z, grads.map(lambda g: g.to(dtype))
 
 
-def ngram_range(potentials: Potentials) -> float:
-    """Nats between the largest and the smallest n-gram log-potential of a position (an upper bound where tables add up)."""
+def ngram_range(potentials: Potentials, *, begins: bool = True) -> float:
+    """Nats between the largest and the smallest n-gram log-potential of a position (an upper bound where tables add up).
+
+    `begins` says whether the first positions begin their sequences, so that their n-grams are not read.
+    """
     spread = 0.0
     for table in (potentials.bigram, potentials.trigram):
         if table is not None:
             low, high = table.aminmax()
             spread += float(high - low)
-    offsets = potentials.packing.offsets
+    offsets = potentials.packing.offsets if begins else (0, 0, 0)
     for table, start in ((potentials.edge, offsets[1]), (potentials.hyperedge, offsets[min(2, len(offsets) - 1)])):
         if table is not None and start < table.shape[0]:
             rows = table[start:].flatten(1)

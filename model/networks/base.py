@@ -23,6 +23,10 @@ class Factor(nn.Module, ABC):
     def forward(self, x: Tensor) -> Tensor:
         """[N, m*D] -> [N, K]."""
 
+    def constant(self) -> float:
+        """What every output is while all weights are zero: log of the number of hidden assignments, or 0."""
+        return 0.0
+
 
 class SequenceNetwork(nn.Module, ABC):
     """Segment features to a distribution over label sequences.

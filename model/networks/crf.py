@@ -9,7 +9,12 @@ from phonechain.model.chain import inference as chain
 from phonechain.model.chain.packing import Packing
 from phonechain.model.networks import factors, ngrams
 from phonechain.model.networks.base import Factor, SequenceNetwork
+from phonechain.model.networks.parts import in_parts
 from phonechain.model.settings import FactorSettings, ModelSettings
+
+ALL = slice(None)
+BUDGET = 192 * 2**20
+"""Bytes that the tables of a batch may take before it is labelled in parts."""
 
 
 class FactorModel(SequenceNetwork):
@@ -48,16 +53,19 @@ class FactorModel(SequenceNetwork):
         """Every other weight."""
         return list(self.factors.parameters())
 
-    def scores(self, x: Tensor, packing: Packing) -> dict[int, Tensor]:
-        """The sum of the factors over n labels, by n: [N, Y], or [N, P] for the n-grams of the inventory."""
+    def scores(self, x: Tensor, packing: Packing, rows: slice = ALL) -> dict[int, Tensor]:
+        """The sum of the factors over n labels, by n: [N, Y], or [N, P] for the n-grams of the inventory; of some rows only."""
         scores: dict[int, Tensor] = {}
         windows: dict[range, Tensor] = {}
         for settings, factor in zip(self.factor_settings, self.factors, strict=True):
             steps = window_steps(settings)
             if steps not in windows:
-                windows[steps] = window(x, packing, steps)
+                windows[steps] = window(x, packing, steps, rows)
             value = factor(self._drop(windows[steps], settings))
             n = settings.labels
+            if n > 1 and settings.centred:
+                assert isinstance(factor, Factor)
+                value = value - factor.constant()
             scores[n] = value if n not in scores else scores[n] + value
         return scores
 
@@ -97,12 +105,12 @@ class ConditionalRandomField(FactorModel):
         """The input-independent weights, which want a step and a penalty of their own."""
         return [w for w in (self.bigram_weight, self.trigram_weight) if w is not None]
 
-    def potentials(self, x: Tensor, packing: Packing) -> chain.Potentials:
-        """Log-potentials of the batch."""
-        scores = self.scores(x, packing)
+    def potentials(self, x: Tensor, packing: Packing, rows: slice = ALL) -> chain.Potentials:
+        """Log-potentials of the batch, or of some positions of a batch of one sequence."""
+        scores = self.scores(x, packing, rows)
         dense = {n: ngrams.to_dense(s, self._inventory(n), self.labels) for n, s in scores.items() if n > 1}
         return chain.Potentials(
-            packing,
+            packing if rows == ALL else Packing((len(scores[1]),), packing.device),
             scores[1],
             bigram=self._dense_weight(self.bigram_weight, 2),
             edge=dense.get(2),
@@ -123,18 +131,41 @@ class ConditionalRandomField(FactorModel):
         return -chain.log_likelihood(self.potentials(x, packing), labels).sum() / packing.rows
 
     def posteriors(self, x: Tensor, packing: Packing, *, temperature: float = 1.0) -> Tensor:
-        """[N, Y] p(y_t | x), the whole chain at `temperature`."""
-        return chain.marginals(self.potentials(x, packing).scaled(1.0 / temperature)).unary
+        """[N, Y] p(y_t | x), the whole chain at `temperature`.
+
+        What would take more memory than BUDGET is done in parts: some sequences at a time, a long one in windows.
+        """
+
+        def whole(part: Tensor, its: Packing) -> Tensor:
+            return chain.marginals(self.potentials(part, its).scaled(1.0 / temperature)).unary
+
+        def window(part: Tensor, its: Packing, span: slice) -> chain.Potentials:
+            return self.potentials(part, its, span).scaled(1.0 / temperature)
+
+        with torch.no_grad():
+            return in_parts(x, packing, max(2, BUDGET // self._bytes_per_row()), whole, window)
+
+    def _bytes_per_row(self) -> int:
+        """About what a segment takes while its sequence is labelled: messages, and tables of its own n-grams."""
+        widest = max(f.labels for f in self.factor_settings)
+        y, order = self.labels, 2 if self.settings.order == 2 else 1
+        return 16 * (4 * y + y**order + (y**widest if widest > 1 else 0))
 
     def decode(self, x: Tensor, packing: Packing) -> Tensor:
         """[N] the most probable label sequences (Viterbi)."""
         return chain.viterbi(self.potentials(x, packing))[0]
 
 
-def window(x: Tensor, packing: Packing, steps: range) -> Tensor:
-    """[N, D] -> [N, m*D]: of each segment those `steps` away, in order; past an edge zeros, the mean of normalised features."""
+def window(x: Tensor, packing: Packing, steps: range, rows: slice = ALL) -> Tensor:
+    """[N, D] -> [N, m*D]: of each segment those `steps` away, in order; past an edge zeros, the mean of normalised features.
+
+    Of some packed rows only, if these are given.
+    """
     if steps == range(1):
-        return x
+        return x[rows]
+    if rows != ALL:
+        near = [packing.neighbour(step)[rows] for step in steps]
+        return torch.cat([x.index_select(0, n.clamp_min(0)).masked_fill((n < 0)[:, None], 0.0) for n in near], 1)
     padded = torch.cat([x, x.new_zeros(1, x.shape[1])])  # index -1 picks the zeros
     return torch.cat([x if step == 0 else padded[packing.neighbour(step)] for step in steps], 1)
 

@@ -8,6 +8,7 @@ variable, with the input extended by its squares or products.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -69,6 +70,10 @@ class GaussianMixture(Factor):
         """Draw the weights small."""
         self.mixture.reset(generator)
 
+    def constant(self) -> float:
+        """log of the number of components (see Factor)."""
+        return self.mixture.constant()
+
     def expand(self, x: Tensor) -> Tensor:
         """[N, D] -> the inputs of the log-linear leaves. Squares are centred (x^2 - 1), which only moves the bias."""
         if self.covariance == "shared":
@@ -104,6 +109,10 @@ class HiddenUnits(Factor):
             self.label_weight.normal_(0.0, 5 * self.scale, generator=generator)
             self.hidden_bias.zero_()
             self.bias.zero_()
+
+    def constant(self) -> float:
+        """U ln 2, log of the number of assignments of the units (see Factor)."""
+        return self.weight.shape[0] * math.log(2.0)
 
     def forward(self, x: Tensor) -> Tensor:
         drive = functional.linear(x, self.weight, self.hidden_bias)  # [N, U]

@@ -13,6 +13,7 @@ The arrays keep the samples last, so that every sum over I or H runs along whole
 
 from __future__ import annotations
 
+import math
 from typing import Any, Literal
 
 import torch
@@ -70,6 +71,13 @@ class SumProductNetwork(Factor):
     def forward(self, x: Tensor) -> Tensor:
         shape = (self.layers, self.products, self.states)
         return _SumProduct.apply(x, self.weight, shape, self.operator, *self.bias).T
+
+    def constant(self) -> float:
+        """log of the number of joint assignments of the hidden variables, 0 for the maximum (see Factor)."""
+        value = 0.0
+        for _ in range(self.layers if self.operator == "sum" else 0):
+            value = self.products * (math.log(self.states) + value)
+        return value
 
     def leaves(self, x: Tensor) -> Tensor:
         """[K, I, H, ..., N] leaf log-potentials w^T x, without any bias."""

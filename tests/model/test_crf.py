@@ -7,6 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from phonechain.model.chain.packing import Packing
+from phonechain.model.networks import crf
 from phonechain.model.networks.crf import ConditionalRandomField, window, window_steps
 from phonechain.model.settings import FactorSettings, ModelSettings, stored_model, to_dict
 from tests.model.oracle import ChainOracle
@@ -194,7 +195,9 @@ def test_settings_of_an_older_file_keep_their_window() -> None:
     assert stored_model(values).factors[2].window == "last"
     for factor in values["factors"]:
         del factor["window"]
+        del factor["centred"]
     assert [f.window for f in stored_model(values).factors] == ["last", "last", "around"]
+    assert not any(f.centred for f in stored_model(values).factors)
 
 
 def test_n_gram_weights_and_factor_weights_are_all_the_weights() -> None:
@@ -240,3 +243,56 @@ def test_an_empty_inventory_leaves_out_what_needs_one() -> None:
     x, _, packing = batch((1, 1))
     np.testing.assert_allclose(crf.posteriors(x, packing).detach(), np.full((2, Y), 1 / Y))
     assert len(crf.factors) == 1
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.sampled_from([(1, "none"), (2, "none"), (1, "dense"), (2, "sparse"), (3, "none")]),
+    st.lists(st.integers(1, 40), min_size=1, max_size=6).map(lambda n: tuple(sorted(n, reverse=True))),
+    st.sampled_from([1.0, 0.7]),
+    st.integers(0, 2**16),
+)
+def test_a_batch_in_parts_has_the_posteriors_of_the_whole(
+    shape: tuple[int, str], lengths: tuple[int, ...], temperature: float, seed: int
+) -> None:
+    labels, trigram = shape
+    network = model("spn", labels=labels, segments=3, trigram=trigram, seed=seed)
+    x, _, packing = batch(lengths, seed)
+    whole = network.posteriors(x, packing, temperature=temperature)
+    bytes_per_row = network._bytes_per_row()
+    for rows in (8, 33, 100):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(crf, "BUDGET", rows * bytes_per_row)
+            parts = network.posteriors(x, packing, temperature=temperature)
+        np.testing.assert_allclose(parts, whole.detach(), atol=1e-10)
+
+
+def test_a_long_sequence_at_a_range_for_logs_is_still_exact(monkeypatch: pytest.MonkeyPatch) -> None:
+    network = model("linear", bigram="dense", trigram="dense")
+    with torch.no_grad():
+        network.trigram_weight[0, 1, 2] = -400.0  # type: ignore[index]
+    x, _, packing = batch((30, 4), 1)
+    whole = network.posteriors(x, packing)
+    monkeypatch.setattr(crf, "BUDGET", 20 * network._bytes_per_row())
+    np.testing.assert_allclose(network.posteriors(x, packing), whole, atol=1e-10)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_centred_factor_gives_unseen_and_seen_n_grams_the_same_start(kind: str) -> None:
+    """Otherwise seen bigrams start ahead: by 6 ln 2 where two layers of two variables have two states, U ln 2 with hidden units."""
+    base = KINDS[kind]
+    x, _, packing = batch((3, 2))
+    for centred in (False, True):
+        wide = replace(base, segments=2, labels=2, centred=centred)
+        network = ConditionalRandomField(ModelSettings(factors=(base, wide)), D, Y, bigrams=BIGRAMS).double().eval()
+        with torch.no_grad():
+            for parameter in network.parameters():
+                parameter.zero_()
+        edge = network.potentials(x, packing).edge
+        assert edge is not None
+        ahead = {"spn": 6 * np.log(2), "hidden-units": 3 * np.log(2)}
+        expected = 0.0
+        if not centred:
+            expected = float(ahead.get(kind, np.log(2) if kind.startswith("gmm") else 0.0))
+        np.testing.assert_allclose(edge[:, BIGRAMS[:, 0], BIGRAMS[:, 1]].detach(), expected, atol=1e-12)
+        assert float(edge.detach().sum()) == pytest.approx(expected * len(x) * len(BIGRAMS))

@@ -1,0 +1,82 @@
+"""A large batch in parts: some sequences at a time, a long sequence in windows, so that memory does not grow with it.
+
+N  packed rows      Y  labels
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor
+
+from phonechain.model.chain.packing import Packing
+from phonechain.model.chain.potentials import Potentials, Want
+from phonechain.model.chain.scaling import SAFE_RANGE
+from phonechain.model.chain.single import in_windows
+from phonechain.model.chain.sweeps import ngram_range
+
+Whole = Callable[[Tensor, Packing], Tensor]
+Window = Callable[[Tensor, Packing, slice], Potentials]
+
+
+def in_parts(x: Tensor, packing: Packing, rows: int, whole: Whole, window: Window) -> Tensor:
+    """[N, Y] posteriors of features x [N, D], about `rows` segments at a time; a sequence of a quarter of them in windows.
+
+    Args:
+        whole: posteriors of a batch.
+        window: potentials of some positions of a batch of one sequence.
+    """
+    if packing.rows <= rows and packing.lengths[0] <= rows // 4:
+        return whole(x, packing)
+    found: Tensor | None = None
+    for first, last in _groups(packing.lengths, rows):
+        where = torch.cat([packing.rows_of(n) for n in range(first, last)])
+        part = Packing(packing.lengths[first:last], packing.device)
+        order = where[part.from_concatenated]
+        features = x.index_select(0, order)
+        answer = _of_long(features, part, rows // 16, window) if last == first + 1 and part.rows > rows // 4 else None
+        if answer is None:
+            answer = whole(features, part)
+        if found is None:
+            found = answer.new_empty(packing.rows, answer.shape[1])
+        found.index_copy_(0, order, answer)
+    assert found is not None
+    return found
+
+
+def _groups(lengths: tuple[int, ...], rows: int) -> Iterator[tuple[int, int]]:
+    """Sequences in a row that have together at most so many rows, or one that has more than a quarter of them."""
+    first = total = 0
+    for n, length in enumerate(lengths):
+        if n > first and (total + length > rows or lengths[n - 1] > rows // 4):
+            yield first, n
+            first, total = n, 0
+        total += length
+    yield first, len(lengths)
+
+
+class _TooWide(Exception):
+    """The n-gram potentials of a window have a range at which scaled probabilities are not exact."""
+
+
+def _of_long(x: Tensor, packing: Packing, size: int, window: Window) -> Tensor | None:
+    """Posteriors of one long sequence in windows; None where only sums of logs are exact, which need the whole of it."""
+
+    def potentials(span: slice) -> Potentials:
+        found = window(x, packing, span).detach().to(torch.float64)
+        if not ngram_range(found, begins=span.start == 0) <= SAFE_RANGE[2, torch.float64]:
+            raise _TooWide
+        return found
+
+    answer: Tensor | None = None
+    try:
+        for part in in_windows(potentials, packing.rows, size, Want(unary=True)):
+            unary = part.marginals.unary
+            assert unary is not None
+            if answer is None:
+                answer = x.new_empty(packing.rows, unary.shape[1])
+            answer[part.rows] = unary.to(answer.dtype)
+    except _TooWide:
+        return None
+    return answer
