@@ -104,8 +104,8 @@ def label(
     if segments is None:
         raise SettingsError(f"SEGMENTS is missing: the segmentation of {audio}")
     common.check_file(segments, "an annotation file")
-    form = _output_format(format, out)
     common.check_output(out)
+    form = _output_format(format, out)
     labeler = common.load_model(model)
     if all_speakers:
         labelled_tiers = label_all_speakers(labeler, audio, segments, **checked)

@@ -17,7 +17,7 @@ from xml.sax.saxutils import escape  # nosec B406  writes XML, reads none
 from phonechain.features.annotation.base import Annotation, Format, Source, Tier, number
 from phonechain.features.annotation.eaf_xml import Aligned, Document
 from phonechain.features.errors import Notice
-from phonechain.features.segments import Segment
+from phonechain.features.segments import ROUNDING, Segment
 
 _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -40,7 +40,7 @@ def parse(source: Source) -> Annotation:
     tiers, lost = [], 0
     for title, aligned, referring in zip(document.titles, document.aligned, document.referring, strict=True):
         placed = _placed(aligned, slots, origin)
-        for name, _, text in referring:
+        for name, _, _, text in referring:
             if (span := inherited.get(name)) is not None:
                 placed.append(Segment((span[0] + origin) / 1000, (span[1] + origin) / 1000, text))
         lost += len(aligned) + len(referring) - len(placed)
@@ -108,11 +108,11 @@ def _inherit(document: Document) -> Times:
             times[name] = start, end
     by_parent: dict[str, list[list[str]]] = defaultdict(list)
     for entries in document.referring:
-        siblings: dict[str, list[str]] = defaultdict(list)
-        for name, parent, _ in entries:
-            siblings[parent].append(name)
-        for parent, ids in siblings.items():
-            by_parent[parent].append(ids)
+        siblings: dict[str, dict[str, str]] = defaultdict(dict)
+        for name, parent, before, _ in entries:
+            siblings[parent][name] = before
+        for parent, befores in siblings.items():
+            by_parent[parent].append(_in_order(befores) if any(befores.values()) else list(befores))
     waiting = list(times)
     while waiting:  # from the aligned ones down; a circle of references is never entered
         parent = waiting.pop()
@@ -125,8 +125,26 @@ def _inherit(document: Document) -> Times:
     return times
 
 
+def _in_order(befores: dict[str, str]) -> list[str]:
+    """The parts of a subdivision, each after the one that it names as the one before; else in the order of the file."""
+    after: dict[str, list[str]] = defaultdict(list)
+    for name, before in befores.items():
+        after[before if before in befores else ""].append(name)
+    ordered: dict[str, None] = {}
+    waiting = after[""][::-1]
+    while waiting:
+        name = waiting.pop()
+        ordered[name] = None
+        waiting += after.pop(name, [])[::-1]
+    return list(ordered | dict.fromkeys(befores))  # those of a circle come last
+
+
 def write(annotation: Annotation) -> bytes:
-    """Every tier, each time-alignable; times are rounded to milliseconds, as ELAN keeps them. UTF-8."""
+    """Every tier, each time-alignable; times are rounded to milliseconds, as ELAN keeps them. UTF-8.
+
+    Neighbours that touch share a slot, so that rounding cannot make them overlap. A point is an annotation that ends where
+    it starts.
+    """
     slots: list[int] = []
     tiers: list[str] = []
     taken: dict[str, int] = defaultdict(int)
@@ -135,13 +153,21 @@ def write(annotation: Annotation) -> bytes:
         taken[tier.name] += 1
         title = tier.name if taken[tier.name] == 1 else f"{tier.name} ({taken[tier.name]})"
         tiers.append(f'    <TIER LINGUISTIC_TYPE_REF="default-lt" TIER_ID="{_attribute(title)}">')
+        previous = None
         for s in tier.entries:
-            slots += [round(s.start * 1000), round(s.end * 1000)]
             count += 1
+            if previous is not None and abs(s.start - previous.end) <= ROUNDING:
+                first = len(slots)
+            else:
+                slots.append(round(s.start * 1000))
+                first = len(slots)
+            if s.end != s.start:
+                slots.append(max(round(s.end * 1000), slots[-1]) if s.end > s.start else round(s.end * 1000))
+            previous = s
             tiers += [
                 "        <ANNOTATION>",
                 f'            <ALIGNABLE_ANNOTATION ANNOTATION_ID="a{count}" '
-                f'TIME_SLOT_REF1="ts{len(slots) - 1}" TIME_SLOT_REF2="ts{len(slots)}">',
+                f'TIME_SLOT_REF1="ts{first}" TIME_SLOT_REF2="ts{len(slots)}">',
                 f"                <ANNOTATION_VALUE>{_text(s.label or '')}</ANNOTATION_VALUE>",
                 "            </ALIGNABLE_ANNOTATION>",
                 "        </ANNOTATION>",

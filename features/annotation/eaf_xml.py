@@ -16,8 +16,8 @@ from phonechain.features.errors import AnnotationSyntaxError
 
 Aligned = tuple[str, str, str, str]
 """id, first slot, second slot, text"""
-Referring = tuple[str, str, str]
-"""id, the annotation that it refers to, text"""
+Referring = tuple[str, str, str, str]
+"""id, the annotation that it refers to, the one before it in a subdivision or "", text"""
 
 _VALUE = r"[^\"<>&\n\t\x00-\x1f]*"
 _SLOT = re.compile(rf'<TIME_SLOT TIME_SLOT_ID="({_VALUE})" TIME_VALUE="(-?[0-9]{{1,14}})" ?/>\s*')
@@ -122,9 +122,9 @@ class Document:
                 self.aligned[-1].append((get("ANNOTATION_ID", ""), *slots, "".join(said)))
                 said.clear()
             elif name == "REF_ANNOTATION":
-                self.referring[-1].append(
-                    (last.get("ANNOTATION_ID", ""), last.get("ANNOTATION_REF", ""), "".join(said))
-                )
+                get = last.get
+                parent, before = get("ANNOTATION_REF", ""), get("PREVIOUS_ANNOTATION", "")
+                self.referring[-1].append((get("ANNOTATION_ID", ""), parent, before, "".join(said)))
                 said.clear()
 
         def doctype(name: str, *_: object) -> None:

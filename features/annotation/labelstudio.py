@@ -2,7 +2,7 @@
 
 Source: the Label Studio documentation, "Export annotations" and "Label Studio JSON format of annotated tasks". A region
 belongs to the control that made it (`from_name`), and each control becomes a tier; regions are kept in the order in
-which they were drawn, so they are sorted. Seconds.
+which they were drawn, so they are sorted; a control whose regions all end where they start holds points. Seconds.
 """
 
 from __future__ import annotations
@@ -103,7 +103,8 @@ def _annotation(source: Source, task: dict[str, Any], at: str) -> Annotation:
     tiers: list[Tier] = []
     for control, regions in found.items():
         regions.sort(key=itemgetter(0, 1))
-        tiers.append(Tier(control, "interval", [Segment(a, b, label) for a, b, label, _ in regions]))
+        entries = [Segment(a, b, label) for a, b, label, _ in regions]
+        tiers.append(Tier(control, "point" if all(s.start == s.end for s in entries) else "interval", entries))
         if any(r[3] is not None for r in regions):
             base = control.removesuffix(ANSWER)
             name = base + (POSTERIOR if base != control else SCORE)

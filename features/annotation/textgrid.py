@@ -7,11 +7,26 @@ word is noise. So one reader takes the long form, the short form, the old short 
 
 from __future__ import annotations
 
+import math
 import re
 
-from phonechain.features.annotation.base import Annotation, Format, Source, Tier, check_count, number, seconds, shown
+from phonechain.features.annotation.base import (
+    MAX_SECONDS,
+    Annotation,
+    Format,
+    Source,
+    Tier,
+    check_count,
+    is_number,
+    number,
+    seconds,
+    shown,
+)
 from phonechain.features.errors import AnnotationError, AnnotationSyntaxError, Notice
 from phonechain.features.segments import ROUNDING, Segment
+
+MOST_ODD = 20
+"""Numbers in an unusual spelling that are told one by one."""
 
 # Space, comments, noise. Possessive throughout, so that no input makes the machine try twice.
 _NOISE = r"""(?:\s++|![^\n]*+|[^\s"<!+\-0-9]\S*+)*+"""
@@ -26,7 +41,32 @@ _TOKEN = re.compile(
 _PLAIN_NUMBER = r"([+\-]?[0-9]{1,11}+(?:\.[0-9]*+)?(?:[eE]-[0-9]{1,2})?)(?!\S)"
 _INTERVAL = re.compile(rf"""{_NOISE}{_PLAIN_NUMBER}{_NOISE}{_PLAIN_NUMBER}{_NOISE}"([^"]*+(?:""[^"]*+)*+)\"""")
 _PLAIN = re.compile(_PLAIN_NUMBER)
+_REAL = r"([+\-]?[0-9]++(?:\.[0-9]*+)?)([eE][+\-]?[0-9]*+)?(%?)"
+_ODD_NUMBER = re.compile(rf"{_REAL}(?:/{_REAL})?")
 _KINDS = {"text": "a quoted text", "number": "a number", "flag": "a <flag>", "stop": "the end of the file"}
+
+
+def praat_number(text: str) -> float:
+    """A number as Praat takes it: the beginning that is one, per cent, a fraction of two; NaN where it takes none.
+
+    Examples:
+        >>> [praat_number(text) for text in ("200%", "1/4", "3/4%", "0x3", "12abc")]
+        [2.0, 0.25, 75.0, 0.0, 12.0]
+    """
+    match = _ODD_NUMBER.match(text)
+    if match is None:
+        return math.nan
+    first = _real(*match.groups()[:3])
+    if match[4] is None:
+        return math.nan if text[match.end() : match.end() + 1] == "/" else first
+    second = _real(*match.groups()[3:])
+    return first / second if second else math.nan
+
+
+def _real(digits: str, exponent: str | None, percent: str) -> float:
+    if exponent is not None and not exponent[-1].isdigit():
+        return math.nan
+    return float(digits + (exponent or "")) * (0.01 if percent else 1.0)
 
 
 class Reader:
@@ -36,6 +76,7 @@ class Reader:
         self.source = text
         self.at = start
         self.match: re.Match[str] | None = None
+        self.odd: list[Notice] = []
 
     def line(self) -> int:
         """The line, from 1, of the token read last."""
@@ -71,8 +112,15 @@ class Reader:
 
     def number(self, what: str) -> float:
         value = self._expect("number", what)
-        # The line is counted only where it is told.
-        return float(value) if _PLAIN.fullmatch(value) else number(value, self.line(), what)
+        if _PLAIN.fullmatch(value):
+            return float(value)
+        taken = praat_number(value[:400])
+        if is_number(value) or not abs(taken) <= MAX_SECONDS:
+            return number(value, self.line(), what)  # the line is counted only where it is told
+        if len(self.odd) < MOST_ODD:
+            message = f"line {self.line()}: {shown(value)} was read as {seconds(taken)}, as Praat reads it"
+            self.odd.append(Notice("number-odd", message, f"line {self.line()}", value[:40]))
+        return taken
 
     def count(self, what: str) -> int:
         value = self.number(what)
@@ -150,7 +198,7 @@ def parse(source: Source) -> Annotation:
         "textgrid" if is_long(text, first.end()) else "textgrid-short",
         start=start,
         end=end,
-        notices=zero_lengths(tiers),
+        notices=[*reader.odd, *zero_lengths(tiers)],
     )
 
 
@@ -181,7 +229,7 @@ def _chronological(reader: Reader, source: Source) -> Annotation:
         check_count(total)
         tier = tiers[int(place) - 1]
         tier.entries.append(reader.interval() if tier.kind == "interval" else reader.point())
-    return source.annotation(tiers, "textgrid", start=start, end=end, notices=zero_lengths(tiers))
+    return source.annotation(tiers, "textgrid", start=start, end=end, notices=[*reader.odd, *zero_lengths(tiers)])
 
 
 def zero_lengths(tiers: list[Tier]) -> list[Notice]:

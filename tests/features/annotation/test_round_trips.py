@@ -131,13 +131,9 @@ def test_what_we_write_is_recognised_by_its_content(name, data):
 def test_several_tiers(name, data):
     label = st.sampled_from(["a", "ə", None, "two words", 'say "so"', "a,b", "x;y"])
     ours = [data.draw(tiers(label, step=1e-3, name=f"t{i}")) for i in range(data.draw(st.integers(1, 3)))]
-    if name != "label-studio":
-        times = sorted(data.draw(st.sets(st.integers(0, 90_000), min_size=1, max_size=4)))
-        ours.append(
-            Tier(
-                "tones", "point", [Segment(t / 1000, t / 1000, data.draw(st.sampled_from(["H*", "L%"]))) for t in times]
-            )
-        )
+    times = sorted(data.draw(st.sets(st.integers(0, 90_000), min_size=1, max_size=4)))
+    marks = [Segment(t / 1000, t / 1000, data.draw(st.sampled_from(["H*", "L%"]))) for t in times]
+    ours.append(Tier("tones", "point", marks))
     back = read(write(Annotation(ours, "json"), name), format=name)
     assert [t.name for t in back.tiers] == [t.name for t in ours]
     assert [t.kind for t in back.tiers] == [t.kind for t in ours]

@@ -115,7 +115,7 @@ BROKEN = {
     "fewer intervals than said": (HEADER + BODY.replace("\n2\n0\n", "\n3\n0\n"), 18),
     "no closing quote": (HEADER + BODY.replace('"b"', '"b'), 18),
     "another class of tier": (HEADER + BODY.replace("IntervalTier", "SpeakerTier"), 8),
-    "a number that is none": (HEADER + BODY.replace("\n0.5\n", "\n0..5\n", 1), 14),
+    "a number that is none": (HEADER + BODY.replace("\n0.5\n", "\n1/x\n", 1), 14),
     "an infinite number": (HEADER + BODY.replace("\n0.5\n", "\n1e999\n", 1), 14),
     "Praat's undefined number": (HEADER + BODY.replace("\n0.5\n", "\n--undefined--\n", 1), 14),
     "a flag where a number belongs": (HEADER + BODY.replace("\n0.5\n", "\n<half>\n", 1), 14),
