@@ -34,6 +34,10 @@ from phonechain.features.errors import PhonechainError
 
 TRIES = (5, 300, 1800, 7200, 18_000, 36_000, 50_400, 72_000)
 """Seconds between tries, with growing patience: about two days in all."""
+NAT64 = ipaddress.ip_network("64:ff9b::/96")
+"""IPv4 addresses as IPv6 networks see them through a translator (RFC 6052)."""
+LOCAL_NAT64 = ipaddress.ip_network("64:ff9b:1::/48")
+"""The same for translators of one's own network (RFC 8215)."""
 TIMEOUT = 15.0
 TICK = 1.0
 """Seconds between two looks at which webhooks are due."""
@@ -93,9 +97,16 @@ def check(url: str, private: bool) -> list[str]:
 
 
 def _public(address: str) -> bool:
+    """Whether an address is of the internet at large, and so is the IPv4 address that it may carry."""
     ip = ipaddress.ip_address(address.partition("%")[0])
-    inner = getattr(ip, "ipv4_mapped", None) or getattr(ip, "sixtofour", None)
-    return ip.is_global and not ip.is_multicast and (inner is None or inner.is_global)
+    carried: list[Any] = []
+    if isinstance(ip, ipaddress.IPv6Address):
+        carried = [ip.ipv4_mapped, ip.sixtofour, *(ip.teredo or ())]
+        if ip in LOCAL_NAT64:
+            return False
+        if ip in NAT64:
+            carried.append(ipaddress.IPv4Address(ip.packed[-4:]))
+    return all(one.is_global and not one.is_multicast for one in (ip, *carried) if one is not None)
 
 
 def _refused(wanted: str, url: str) -> WebhookRefused:

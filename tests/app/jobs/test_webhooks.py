@@ -31,6 +31,10 @@ def test_any_text_can_be_a_secret() -> None:
     assert "webhook-signature" not in webhooks.sign(None, "m", 1, b"body")
 
 
+def test_a_public_address_behind_a_translator_is_public() -> None:
+    assert webhooks.check("http://[64:ff9b::808:808]/", private=False) == ["64:ff9b::808:808"]
+
+
 @pytest.mark.parametrize(
     "url",
     [
@@ -43,6 +47,10 @@ def test_any_text_can_be_a_secret() -> None:
         "http://[::1]/",
         "http://[fe80::1]/",
         "http://[::ffff:127.0.0.1]/",
+        "http://[64:ff9b::7f00:1]/",
+        "http://[64:ff9b::a9fe:a9fe]/",
+        "http://[64:ff9b:1::808:808]/",
+        "http://[2002:7f00:1::]/",
         "http://0.0.0.0/",
         "http://2130706433/",
         "http://0x7f.1/",
