@@ -321,11 +321,11 @@ def load(environ: Mapping[str, str] | None = None, **overrides: Any) -> Settings
 
 def check_places(known: Settings) -> None:
     """What can be seen of files and folders without making any. Raises SettingsError, one line that names the variable."""
-    for field, place in (("model", known.model), ("models", known.models)):
-        wrong = place is not None and not (place.is_file() if field == "model" else place.is_dir())
+    for field, path in (("model", known.model), ("models", known.models)):
+        wrong = path is not None and not (path.is_file() if field == "model" else path.is_dir())
         if wrong:
             kind = "file" if field == "model" else "folder"
-            raise SettingsError(f"{variable(field)}: expected a {kind}, got {place}", pointer=variable(field))
+            raise SettingsError(f"{variable(field)}: expected a {kind}, got {path}", pointer=variable(field))
     if known.data is None:
         return
     there = known.folder

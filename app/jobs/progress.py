@@ -24,7 +24,7 @@ class ProgressReporter:
     """
 
     def __init__(self, workspace: Workspace, job: Job) -> None:
-        self.place, self.job = workspace, job
+        self.workspace, self.job = workspace, job
         self.still_wanted = Throttle(lambda: repository.wanted(workspace.db, job.id, job.attempt))
         self._next = 0.0
         self._start = ""
@@ -41,7 +41,7 @@ class ProgressReporter:
         """What `fit` calls."""
         if event.stage == "epoch":
             retry_database(
-                repository.progress, self.place.db, self.job.id, self.job.attempt, finished=True, stage="train",
+                repository.progress, self.workspace.db, self.job.id, self.job.attempt, finished=True, stage="train",
                 done=event.done, total=event.total, unit="epochs", message=event.message or self._start,
                 metrics=dict(event.metrics),
             )  # fmt: skip
@@ -54,7 +54,7 @@ class ProgressReporter:
     def stage(self, stage: str, done: int, total: int, unit: str) -> None:
         """A new stage."""
         retry_database(
-            repository.progress, self.place.db, self.job.id, self.job.attempt, stage=stage, done=done, total=total,
+            repository.progress, self.workspace.db, self.job.id, self.job.attempt, stage=stage, done=done, total=total,
             unit=unit, message="",
         )  # fmt: skip
 
@@ -67,4 +67,4 @@ class ProgressReporter:
         values: dict[str, Any] = {"stage": stage, "done": done, "total": total, "unit": unit, "message": message}
         if metrics:
             values["metrics"] = metrics
-        retry_database(repository.progress, self.place.db, self.job.id, self.job.attempt, **values)
+        retry_database(repository.progress, self.workspace.db, self.job.id, self.job.attempt, **values)

@@ -78,14 +78,14 @@ def _unpack_into(archive: Path, folder: Path, caps: Caps) -> int:
     budget = _Budget(caps)
     seen: dict[str, str] = {}
     for name, handle in _members(archive, budget):
-        place = inside(name)
-        folded = unicodedata.normalize("NFC", place.as_posix()).casefold()
+        inner = inside(name)
+        folded = unicodedata.normalize("NFC", inner.as_posix()).casefold()
         if folded in seen:
             raise ArchiveError(
                 f"expected names that differ, got {_short(seen[folded])} and {_short(name)}", value=_short(name)
             )
         seen[folded] = name
-        path = folder / place
+        path = folder / inner
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("xb") as out:

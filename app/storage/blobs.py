@@ -1,6 +1,6 @@
 """Blobs by their content: a file's name is the SHA-256 of its bytes. In a folder, or under any URL that fsspec opens.
 
-A blob is written beside its place and moved there, so that it is whole or not there at all; to write one twice is to
+A blob is written beside its path and moved there, so that it is whole or not there at all; to write one twice is to
 write it once. What a program needs as a file on this machine it gets from `local`.
 """
 
@@ -99,11 +99,11 @@ class Store:
             if not self._remote.exists(target):
                 self._remote.put_file(str(temporary), target)
             return
-        place = self.path(digest)
-        if not place.exists():
-            place.parent.mkdir(parents=True, exist_ok=True)
-            temporary.replace(place)
-            sync_folder(place.parent)
+        path = self.path(digest)
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            temporary.replace(path)
+            sync_folder(path.parent)
 
     def scratch(self) -> Path:
         """A folder for files being written: on the file system of the blobs where they lie in a folder."""
