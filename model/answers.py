@@ -22,6 +22,7 @@ class LabelledSegment:
         n_best: the most probable labels of this segment with their posteriors, best first.
         given: the label that the input carried, as it is spelled there; its posterior and rank (1: the most probable)
             are None where there was none, or one that the model does not know.
+        entropy: of the posterior over all labels, in nats: 0 where the model is sure, log Y where it knows nothing.
         compared_as: the label of the model that `given` was compared with, where it is spelled otherwise; several with
             strokes between, where the folding takes them for one.
 
@@ -41,6 +42,7 @@ class LabelledSegment:
     given_posterior: float | None = None
     given_rank: int | None = None
     compared_as: str | None = None
+    entropy: float | None = None
 
 
 def answers(
@@ -61,6 +63,8 @@ def answers(
     classes = comparison.by_class(posteriors)
     ranks = np.argsort(np.argsort(-classes, axis=1, kind="stable"), axis=1, kind="stable") + 1
     names = comparison.names()
+    exact = posteriors.astype(np.float64)
+    entropies = -(exact * np.log(np.maximum(exact, np.finfo(np.float64).tiny))).sum(1)  # 0 log 0 is 0
     found = []
     for t, (label, segment) in enumerate(zip(best, segments, strict=True)):
         given = None if segment.label is None else comparison.targets.get(segment.label)
@@ -72,6 +76,7 @@ def answers(
                 None if given is None else float(classes[t, given]),
                 None if given is None else int(ranks[t, given]),
                 None if given is None or names[given] == segment.label else names[given],
+                float(entropies[t]),
             )
         )  # fmt: skip
     return found

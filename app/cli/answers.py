@@ -18,18 +18,26 @@ if TYPE_CHECKING:
 
 
 def render(
-    labeler: PhoneLabeler, model: str, ready: Prepared, labelled: Sequence[LabelledSegment], format: str
+    labeler: PhoneLabeler,
+    model: str,
+    ready: Prepared,
+    labelled: Sequence[LabelledSegment],
+    format: str,
+    *,
+    entropy: bool = False,
 ) -> bytes:
     """The answer of `POST /classify` (`json`), or an annotation file. Raises AnnotationError."""
     if format == "json":
-        answer = to_json(labeler, model, ready, labelled)
+        answer = to_json(labeler, model, ready, labelled, entropy=entropy)
         return json.dumps(answer, ensure_ascii=False, indent=2).encode("utf-8") + b"\n"
     from phonechain.app.labelling import pipeline
 
     return pipeline.render_annotation(ready, labelled, format)
 
 
-def to_json(labeler: PhoneLabeler, name: str, ready: Prepared, labelled: Sequence[LabelledSegment]) -> dict[str, Any]:
+def to_json(
+    labeler: PhoneLabeler, name: str, ready: Prepared, labelled: Sequence[LabelledSegment], *, entropy: bool = False
+) -> dict[str, Any]:
     """The answer of `POST /classify`, without its timing."""
     from phonechain.app.labelling.pipeline import with_skipped
     from phonechain.app.schemas.classify import answer
@@ -44,6 +52,7 @@ def to_json(labeler: PhoneLabeler, name: str, ready: Prepared, labelled: Sequenc
         gaps=ready.gaps,
         sequences=len(ready.starts) + 1,
         comparison=ready.comparison,
+        entropy=entropy,
     )
 
 
@@ -55,6 +64,7 @@ def write(
     out: Path | None,
     *,
     all_speakers: bool = False,
+    entropy: bool = False,
 ) -> None:
     """Write the answers to one tier, or with `all_speakers` to several: tables under each other, JSON with a list.
 
@@ -62,12 +72,12 @@ def write(
         AnnotationError, OSError: it cannot be written.
     """
     if format == "table":
-        print_tables(tiers, out, named=all_speakers)
+        print_tables(tiers, out, named=all_speakers, entropy=entropy)
     elif not all_speakers:
         [(ready, labelled)] = tiers
-        common.write_output(render(labeler, model, ready, labelled, format), out)
+        common.write_output(render(labeler, model, ready, labelled, format, entropy=entropy), out)
     elif format == "json":
-        body = {"tiers": [to_json(labeler, model, ready, labelled) for ready, labelled in tiers]}
+        body = {"tiers": [to_json(labeler, model, ready, labelled, entropy=entropy) for ready, labelled in tiers]}
         common.write_output(json.dumps(body, ensure_ascii=False, indent=2).encode("utf-8") + b"\n", out)
     else:
         from phonechain.app.labelling import speakers
@@ -76,7 +86,11 @@ def write(
 
 
 def print_tables(
-    tiers: Sequence[tuple[Prepared, Sequence[LabelledSegment]]], out: Path | None = None, *, named: bool = False
+    tiers: Sequence[tuple[Prepared, Sequence[LabelledSegment]]],
+    out: Path | None = None,
+    *,
+    named: bool = False,
+    entropy: bool = False,
 ) -> None:
     """A table per tier, under its name if `named`, on standard output or in a file."""
     from io import StringIO
@@ -88,12 +102,12 @@ def print_tables(
     for ready, labelled in tiers:
         if named:
             console.print(ready.tier.name, markup=False)
-        console.print(_table(ready, labelled))
+        console.print(_table(ready, labelled, entropy))
     if out is not None:
         common.write_output(text.getvalue().encode("utf-8"), out)
 
 
-def _table(ready: Prepared, labelled: Sequence[LabelledSegment]) -> Table:
+def _table(ready: Prepared, labelled: Sequence[LabelledSegment], entropy: bool) -> Table:
     """One row per segment: its label and posterior, those of the given label if there is one, and the runners-up.
 
     A column says under which name a given label is compared where that differs. A skipped segment has only its times and
@@ -104,6 +118,8 @@ def _table(ready: Prepared, labelled: Sequence[LabelledSegment]) -> Table:
     given = any(segment.given is not None for segment in labelled)
     more = max((len(segment.n_best) for segment in labelled), default=1) > 1
     columns: list[str | tuple[str, str]] = [("start", "right"), ("end", "right"), "label", ("posterior", "right")]
+    if entropy:
+        columns.append(("entropy", "right"))
     renamed = any(segment.compared_as is not None for segment in labelled)
     if given:
         columns += ["given", *(["compared as"] if renamed else []), ("its posterior", "right"), ("rank", "right")]
@@ -113,6 +129,8 @@ def _table(ready: Prepared, labelled: Sequence[LabelledSegment]) -> Table:
     for segment in with_skipped(ready, labelled):
         certainty = "" if segment.posterior is None else f"{segment.posterior:.3f}"
         row = [f"{segment.start:.3f}", f"{segment.end:.3f}", segment.label or "", certainty]
+        if entropy:
+            row.append("" if segment.entropy is None else f"{segment.entropy:.3f}")
         if given:
             row += [
                 segment.given or "",

@@ -45,6 +45,9 @@ def label(
         int, typer.Option("--n-best", "-n", help="Number of labels to list per segment.", min=1, max=1000)
     ] = 1,
     decode: options.Decode = "posterior",
+    entropy: Annotated[
+        bool, typer.Option("--entropy", help="Show the entropy of each segment's posterior, in nats (table and JSON).")
+    ] = False,
     fix: options.Fix = False,
     on_bad_segment: options.BadSegment = "refuse",
     gaps: options.Gaps = "across",
@@ -98,7 +101,7 @@ def label(
     if audio.is_dir():
         if segments is not None:
             raise SettingsError(f"SEGMENTS ({segments}) cannot be given with a folder: they lie beside its recordings")
-        label_folder(audio, out, model, format, checked, doubtful, table)
+        label_folder(audio, out, model, format, checked, doubtful, table, entropy=entropy)
         return
     common.check_file(audio, "a sound file")
     if segments is None:
@@ -112,7 +115,7 @@ def label(
     else:
         labelled_tiers = [label_files(labeler, audio, segments, **checked)]
     common.warn(dict.fromkeys(notice for ready, _ in labelled_tiers for notice in ready.notices))
-    answers.write(labeler, model, labelled_tiers, form, out, all_speakers=all_speakers)
+    answers.write(labeler, model, labelled_tiers, form, out, all_speakers=all_speakers, entropy=entropy)
     if doubtful or table is not None:
         ranking = Ranking()
         for ready, labelled in labelled_tiers:

@@ -46,6 +46,8 @@ def label_folder(
     options: dict[str, Any],
     doubtful: int,
     table: Path | None,
+    *,
+    entropy: bool = False,
 ) -> None:
     """Label every pair below `root`, and write the answers to the same tree below `out`.
 
@@ -88,7 +90,7 @@ def label_folder(
                 file = one.pair.file
                 try:
                     if out is not None:
-                        data = answers.render(labeler, model, one.ready, labelled, one.format)
+                        data = answers.render(labeler, model, one.ready, labelled, one.format, entropy=entropy)
                         one.target.parent.mkdir(parents=True, exist_ok=True)
                         common.write_output(data, one.target)
                 except (PhonechainError, OSError) as error:

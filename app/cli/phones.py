@@ -118,7 +118,7 @@ def _show_comparison(found: LabelComparison, title: str, as_json: bool) -> None:
         typer.echo(json.dumps({**found.as_dict(), "compared_as": compared}, ensure_ascii=False, indent=2))
         return
     typer.echo(title)
-    typer.echo(f"labels are compared {described(found.steps)}")
+    typer.echo(f"folding: {described(found.steps)}")
     table = common.table("given", ("times", "right"), "compared as")
     for label, count in found.known.items():
         table.add_row(label, str(count), found.compared_as(label) or "")

@@ -107,7 +107,7 @@ def _label(job: Job, lines: Sequence[Line], files: Files, model: PhoneLabeler, s
                 part.errors.append(execution.file_error(job.id, line.index, line.id, error))
                 continue
             part.files += made
-            part.rows.append(_row(line, prepared, labelled))
+            part.rows.append(_row(line, prepared, labelled, options.get("entropy", False)))
             part.segments += len(labelled)
     still_wanted.action()
     return part
@@ -147,7 +147,7 @@ def _file_name(line: Line, format: str) -> str:
     return f"files/{format}/{stem}{suffix}"
 
 
-def _row(line: Line, prepared: Prepared, labelled: Sequence[LabelledSegment]) -> str:
+def _row(line: Line, prepared: Prepared, labelled: Sequence[LabelledSegment], entropy: bool) -> str:
     row = {
         "place": line.index,
         "utterance": line.id,
@@ -155,7 +155,7 @@ def _row(line: Line, prepared: Prepared, labelled: Sequence[LabelledSegment]) ->
         "split": line.split,
         "duration": round(prepared.duration, 6),
         "tier": prepared.tier.name,
-        "segments": [_segment(segment) for segment in labelling.with_skipped(prepared, labelled)],
+        "segments": [_segment(segment, entropy) for segment in labelling.with_skipped(prepared, labelled)],
         **folding(prepared.comparison),
         "gaps": gaps_done(prepared.gaps, len(prepared.starts) + 1),
         "warnings": [notice.as_dict() for notice in prepared.notices],
@@ -163,7 +163,7 @@ def _row(line: Line, prepared: Prepared, labelled: Sequence[LabelledSegment]) ->
     return json.dumps(row, ensure_ascii=False, allow_nan=False)
 
 
-def _segment(segment: LabelledSegment | Skipped) -> dict[str, Any]:
+def _segment(segment: LabelledSegment | Skipped, entropy: bool) -> dict[str, Any]:
     out: dict[str, Any] = {
         "start": finite(segment.start),
         "end": finite(segment.end),
@@ -173,6 +173,8 @@ def _segment(segment: LabelledSegment | Skipped) -> dict[str, Any]:
     if len(segment.n_best) > 1:
         out["n_best"] = [{"label": label, "posterior": rounded(p)} for label, p in segment.n_best]
     out |= given(segment)
+    if entropy:
+        out["entropy"] = rounded(segment.entropy)
     if isinstance(segment, Skipped):
         out["skipped"] = segment.reason
     return out

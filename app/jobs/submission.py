@@ -80,6 +80,7 @@ def spec_of(
         "max_gap": asked.max_gap,
         "formats": asked.formats,
         "map": asked.map,
+        "entropy": asked.entropy,
         "max_seconds": settings.max_audio_seconds,
         "max_segments": settings.max_segments,
     }

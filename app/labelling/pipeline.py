@@ -74,6 +74,7 @@ class Skipped:
     given_posterior: None = None
     given_rank: None = None
     compared_as: None = None
+    entropy: None = None
 
 
 @dataclass(slots=True)

@@ -107,6 +107,9 @@ class ClassifyOptions(BaseModel):
     max_gap: float = Field(
         MAX_GAP, ge=0, allow_inf_nan=False, description="Seconds; a longer gap breaks the chain with `gaps=break`."
     )
+    entropy: bool = Field(
+        False, description="Also answer the entropy of each segment's posterior over all labels, in nats."
+    )
     map: LabelMap = Field(
         None,
         description="Which label of the model each given label stands for, where no folding finds it: an object, or lines "
@@ -197,6 +200,9 @@ class LabelledSegmentOut(BaseModel):
         None,
         description="The label of the model that `given` was compared with; there only if it is spelled otherwise.",
     )
+    entropy: float | None = Field(
+        None, description="Of the posterior over all labels, nats; 0 is certainty. There only if it was asked for."
+    )
     skipped: str | None = Field(None, description="Why the segment was skipped; there only if it was.")
 
 
@@ -276,6 +282,7 @@ def answer(
     gaps: Gaps,
     sequences: int,
     comparison: LabelComparison | None = None,
+    entropy: bool = False,
     timing: dict[str, float] | None = None,
 ) -> dict[str, Any]:
     """A `ClassifyAnswer` as plain data. `labelled` are the model's LabelledSegment, and Skipped.
@@ -286,7 +293,7 @@ def answer(
         "model": {"name": name, "version": version},
         "duration": round(duration, 6),
         "tier": tier,
-        "segments": [_segment(segment) for segment in labelled],
+        "segments": [_segment(segment, entropy) for segment in labelled],
         **folding(comparison),
         "gaps": gaps_done(gaps, sequences),
         "warnings": [notice.as_dict() for notice in notices],
@@ -316,7 +323,7 @@ def gaps_done(gaps: Gaps, sequences: int) -> dict[str, Any]:
     return {"mode": gaps.mode, "max_gap": gaps.longest, "sequences": sequences}
 
 
-def _segment(segment: Any) -> dict[str, Any]:
+def _segment(segment: Any, entropy: bool) -> dict[str, Any]:
     out: dict[str, Any] = {
         "start": finite(segment.start),
         "end": finite(segment.end),
@@ -325,6 +332,8 @@ def _segment(segment: Any) -> dict[str, Any]:
         "n_best": [{"label": label, "posterior": rounded(posterior)} for label, posterior in segment.n_best],
     }
     out |= given(segment)
+    if entropy:
+        out["entropy"] = rounded(segment.entropy)
     if isinstance(segment, Skipped):
         out["skipped"] = segment.reason
     return out

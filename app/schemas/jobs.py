@@ -95,6 +95,7 @@ class LabelJob(_Asked):
     max_gap: float = Field(
         MAX_GAP, ge=0, allow_inf_nan=False, description="Seconds; a longer gap breaks the chain with `gaps=break`."
     )
+    entropy: bool = Field(False, description="Also the entropy of each segment's posterior over all labels, in nats.")
     map: LabelMap = Field(
         None,
         description="Which label of the model each given label stands for, where no folding finds it; null for labels that "

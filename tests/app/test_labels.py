@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from phonechain.app import samples
@@ -122,6 +123,21 @@ def test_a_tier_of_words_alone_is_labelled_with_a_warning(client: Client) -> Non
     answer = classify(client, [(s.start, s.end, str(s.label)) for s in WORDS])
     [notice] = [w for w in answer["warnings"] if w["code"] == "tier-of-words"]
     assert "looks like words (" in notice["message"]
+
+
+def test_the_entropy_of_segments_on_request(client: Client, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert "entropy" not in classify(client, PHONES)["segments"][0]
+    answer = classify(client, PHONES, entropy="true", n_best="40")
+    for segment in answer["segments"]:
+        p = np.array([best["posterior"] for best in segment["n_best"]])
+        assert segment["entropy"] == pytest.approx(float(-(p * np.log(p)).sum()), abs=1e-4)
+    root = corpus(tmp_path / "in", PHONES, "a")
+    arguments = ["label", str(root / "a.flac"), str(root / "a.lab"), "--entropy"]
+    assert main([*arguments, "--format", "json"]) == 0
+    printed = json.loads(capfd.readouterr().out)["segments"]
+    assert [s["entropy"] for s in printed] == pytest.approx([s["entropy"] for s in answer["segments"]], abs=1e-4)
+    assert main(arguments) == 0
+    assert "entropy" in capfd.readouterr().out
 
 
 # ---------------------------------------------------------------------------------------------------- all speakers
@@ -280,7 +296,7 @@ def test_phones_shows_the_folding_of_a_file(tmp_path: Path, capfd: pytest.Captur
         assert found["compared_as"]["IH1"] == "IH"
     assert main(["phones", str(root / "a.lab")]) == 0
     out = capfd.readouterr().out
-    assert "labels are compared without stress" in out
+    assert "folding: without stress" in out
     assert "unknown to the model" in out
     assert main(["phones", "klingon"]) == 2
     assert "expected a phone set (timit61" in capfd.readouterr().err

@@ -249,6 +249,7 @@ def render(asked: Asked, entry: Entry, ready: Prepared, scored: Scored, begun: f
         gaps=ready.gaps,
         sequences=len(ready.starts) + 1,
         comparison=ready.comparison,
+        entropy=asked.options.entropy,
         timing={
             "features": spent,
             "queue": scored.queue,
