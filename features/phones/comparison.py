@@ -195,7 +195,12 @@ class LabelSet:
         return replace(self, mapping=tuple(sorted(mapping.items())))
 
     def compare(self, given: Mapping[str, int] | Iterable[str | None]) -> LabelComparison:
-        """The comparison for the labels of a file or corpus, or for how often each occurs."""
+        """The comparison for the labels of a file or corpus, or for how often each occurs.
+
+        >>> found = LabelSet(("AH", "B", "SIL")).compare(["AH0", "B", "sp", "XX"])
+        >>> found.steps, found.compared_as("AH0"), found.compared_as("sp"), found.compared_as("XX")
+        (('stress', 'silence'), 'AH', 'SIL', None)
+        """
         counts = given if isinstance(given, Mapping) else Counter(label for label in given if label is not None)
         return _compare(self, tuple(counts.items()))
 
@@ -242,7 +247,7 @@ def _compare(known: LabelSet, counted: tuple[tuple[str, int], ...]) -> LabelComp
         return _outcome(known, known.steps, counts)
     if free.keys() <= own:
         return _outcome(known, (), counts)
-    seen = dict(list(free.items())[:MOST_TYPES])
+    seen = dict([item for item in free.items() if len(item[0]) <= notation.LONGEST][:MOST_TYPES])
     cases = Counter(map(str.casefold, seen))
     # where a file has `s` and `S`, case tells sounds apart
     twins = sum(count for label, count in seen.items() if cases[label.casefold()] > 1 and label not in own)
@@ -269,7 +274,7 @@ def _blurred(known: LabelSet, classes: Mapping[str, tuple[int, ...]], seen: Mapp
 
 def _chains(given: Sequence[str], known: LabelSet) -> Iterator[tuple[str, ...]]:
     """Foldings worth trying; steps that change no label are left out."""
-    texts = folded = [*given, *known.labels]
+    texts = folded = [text for text in (*given, *known.labels) if len(text) <= notation.LONGEST]
     useful = []
     for name, (fold, _) in STEPS.items():  # some labels show a step's mark when the steps before have been applied
         if any(fold(text) != text for text in (*texts, *folded)):
@@ -345,6 +350,8 @@ def _classes(known: LabelSet, steps: tuple[str, ...]) -> Mapping[str, tuple[int,
 
 def _key(label: str, steps: Sequence[str], own: str | None = None) -> str:
     """A label after the steps. `own`: the family of a model's label, by which it is read where given ones are by theirs."""
+    if len(label) > notation.LONGEST:
+        return label
     if SILENCE in steps and _is_silence(label):
         return _SILENT
     for step in steps:

@@ -28,6 +28,9 @@ from phonechain.features.phones.sets import DROPPED, rows_of
 INVISIBLE = dict.fromkeys(map(ord, "\u00ad\u200b\u200c\u200d\u200e\u200f\u2060\ufeff"))
 """Characters without width: a soft hyphen, joiners, marks of direction, a byte-order mark."""
 
+LONGEST = 40
+"""Characters that the spelling of a phone has at most; longer labels are not looked into, whoever sends them."""
+
 _TIES = dict.fromkeys(map(ord, "\u0361\u035c"))
 _RHOTIC = {"ə˞": "ɚ", "ɜ˞": "ɝ"}
 _POSITION = re.compile(r"(?<=.)_[BIES]\Z")
@@ -44,7 +47,7 @@ def visible(label: str) -> str:
     return unicodedata.normalize("NFC", label.translate(INVISIBLE)).replace("\u00a0", " ").strip()
 
 
-@lru_cache(maxsize=65536)
+@lru_cache(maxsize=8192)
 def plain(label: str) -> str:
     """The label with look-alike characters made one, without ties: ɡ is g, t͡ʃ and ʧ are tʃ, ː is a colon."""
     text = visible(label)
@@ -72,7 +75,7 @@ def without_length(label: str) -> str:
     return re.sub("[ːˑ:]", "", label) or label
 
 
-@lru_cache(maxsize=65536)
+@lru_cache(maxsize=8192)
 def without_diacritics(label: str) -> str:
     """Without the IPA's diacritics: aspiration, palatalisation, nasalisation, dental and the like.
 
@@ -95,7 +98,7 @@ def without_diacritics(label: str) -> str:
     return "".join(out) or label
 
 
-@lru_cache(maxsize=65536)
+@lru_cache(maxsize=8192)
 def xsampa_to_ipa(label: str) -> str | None:
     """The IPA for a label in X-SAMPA; None where it is none. `t_S` and `tS)` are tʃ: ties are left out."""
     symbols = _xsampa()
@@ -113,7 +116,7 @@ def xsampa_to_ipa(label: str) -> str | None:
     return unicodedata.normalize("NFC", out)
 
 
-@lru_cache(maxsize=65536)
+@lru_cache(maxsize=8192)
 def english_ipa(label: str) -> str | None:
     """The label of the set `ipa` for an IPA spelling of English; DROPPED, or None where it is not known.
 
@@ -127,9 +130,10 @@ def english_ipa(label: str) -> str | None:
     return None
 
 
-@lru_cache(maxsize=65536)
 def nonspeech(label: str) -> Literal["silence", "noise"] | None:
     """Whether a label stands for silence, or for a noise that is no phone; None for anything else."""
+    if len(label) > LONGEST:
+        return None
     table = _nonspeech()
     text = visible(label).casefold()
     if not text:

@@ -36,6 +36,7 @@ def recognise(labels: Sequence[str]) -> str:
 
     `ipa` and `xsampa` are recognised by their characters, for any language; `ipa` also stands for its English set.
     """
+    labels = [label for label in labels if len(label) <= notation.LONGEST]
     spoken = [bare for label in labels if notation.nonspeech(bare := notation.without_position(label)) is None]
     if not spoken:
         return ""

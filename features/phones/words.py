@@ -37,5 +37,7 @@ def looks_like_words(segments: Sequence[Segment]) -> bool:
 
 def _letters(label: str) -> int:
     """Letters, without diacritics, position marks and stress digits."""
+    if len(label) > notation.LONGEST:
+        return sum(c.isalpha() for c in label)
     bare = notation.without_stress(notation.without_position(notation.without_diacritics(notation.visible(label))))
     return sum(c.isalpha() for c in bare)

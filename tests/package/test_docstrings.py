@@ -17,6 +17,7 @@ EXPECTED = {
     "phonechain.features.audio.reader",
     "phonechain.features.corpora",
     "phonechain.features.mfcc",
+    "phonechain.features.phones.comparison",
     "phonechain.features.phones.sets",
     "phonechain.features.pooling",
     "phonechain.features.reading",

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from collections import Counter
 from typing import Any
 
@@ -130,6 +131,18 @@ def test_a_map_by_hand_comes_first() -> None:
 def test_a_folding_can_be_fixed() -> None:
     found = LabelSet(ARPABET, steps=("stress",)).compare(["IH0", "sp"])
     assert (found.steps, found.unscored) == (("stress",), {"sp": 1})
+
+
+def test_labels_of_any_length_and_number_cost_little() -> None:
+    """Strangers send them: long ones are not looked into, and of many kinds the most frequent choose."""
+    labels = {f"{n}" + "ʰa_S:" * 2000: 1 for n in range(2000)} | {f"x{n}": 1 for n in range(20_000)} | {"IH1": 50_000}
+    begun = time.process_time()
+    found = LabelSet(ARPABET).compare(labels)
+    assert time.process_time() - begun < 5
+    assert (found.steps, found.known) == (("stress",), {"IH1": 50_000})
+    assert len(found.unknown) == 22_000
+    long = "a" * 100
+    assert LabelSet((*ARPABET, long)).compare([long]).known == {long: 1}
 
 
 def test_the_order_of_labels_does_not_matter() -> None:
