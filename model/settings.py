@@ -116,7 +116,7 @@ class TrainingSettings:
 
     Attributes:
         optimizer: "adam" on mini-batches, or "sgd" (the paper's, one utterance per step); changing to "sgd" also sets batch 1,
-            learning_rate 0.05, ngram_rate 1 and l2 0 unless these are given.
+            learning_rate 0.2, ngram_rate 1 and l2 0 unless these are given.
         learning_rate: step of the factors' weights.
         ngram_rate: step of the n-gram weights, as a multiple of `learning_rate`.
         l2: strength rho of the penalty rho/2 |w|^2 on factor weights; Adam decays weights apart from the gradient.
@@ -157,9 +157,9 @@ class TrainingSettings:
             _within(self, name, low, high)
 
 
-SGD: Mapping[str, Any] = {"batch": 1, "learning_rate": 0.05, "ngram_rate": 1.0, "l2": 0.0}
-"""What `replace` sets with `optimizer = "sgd"`, unless told otherwise: with the presets' steps, which suit Adam, SGD does not
-learn (98 % dev error after three epochs where these reach half of that)."""
+SGD: Mapping[str, Any] = {"batch": 1, "learning_rate": 0.2, "ngram_rate": 1.0, "l2": 0.0}
+"""What `replace` sets with `optimizer = "sgd"`, unless told otherwise: the presets' steps and decay suit Adam. (After three
+epochs on 150 sentences of festvox-ru, `spn-lc-crf` has a dev error of 98.4 % with these, 22.8 % with SGD's, 34.4 % with Adam.)"""
 
 
 @dataclass(frozen=True)

@@ -165,7 +165,72 @@ def test_no_file_is_long(path: Path) -> None:
         warnings.warn(f"{name(path)} has {lines} lines: above {LONG}, look for the seam", stacklevel=1)
 
 
+def test_no_imports_run_in_a_circle() -> None:
+    """Imports inside functions count as well; only those for type checkers do not."""
+    circles = find_circles({dotted(path): run_time_imports(path) for path in SOURCES})
+    assert not circles, "\n".join(" -> ".join(circle) for circle in circles)
+
+
+def test_few_modules_stand_at_the_top_of_app() -> None:
+    assert len(list((ROOT / "app").glob("*.py"))) <= 8
+
+
+def dotted(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(("phonechain", *(parts[:-1] if parts[-1] == "__init__" else parts)))
+
+
+def run_time_imports(path: Path) -> set[str]:
+    """Dotted names that may be modules: `from a import b` means a.b as well, which need not be one."""
+    module = tree(path)
+    typing = {
+        inner
+        for node in ast.walk(module)
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        for inner in ast.walk(node)
+    }
+    found: set[str] = set()
+    for node in ast.walk(module):
+        if node in typing:
+            continue
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+def find_circles(imported: dict[str, set[str]]) -> list[list[str]]:
+    """The ways in which a module comes to import itself, one for each module from which one begins."""
+    edges = {
+        module: {
+            known for name in names if (known := name if name in imported else name.rpartition(".")[0]) in imported
+        }
+        - {module}
+        for module, names in imported.items()
+    }
+    done: set[str] = set()
+    circles = []
+
+    def visit(module: str, way: list[str]) -> None:
+        if module in way:
+            circles.append([*way[way.index(module) :], module])
+        elif module not in done:
+            for other in sorted(edges[module]):
+                visit(other, [*way, module])
+            done.add(module)
+
+    for module in sorted(edges):
+        visit(module, [])
+    return circles
+
+
 # ------------------------------------------------------------------------------------- the checks themselves can fail
+
+
+def test_a_circle_is_found() -> None:
+    assert find_circles({"a": {"b.name"}, "b": {"c"}, "c": {"a.name", "os"}, "d": {"a"}}) == [["a", "b", "c", "a"]]
+    assert not find_circles({"a": {"b"}, "b": {"c"}, "c": set()})
 
 
 @pytest.mark.parametrize(

@@ -258,7 +258,7 @@ def test_what_presets_prints_can_be_set(name: str) -> None:
 @pytest.mark.parametrize("changes", [["optimizer=sgd", "l2=0.1"], ["l2=0.1", "training.optimizer=sgd"]])
 def test_the_optimizer_brings_its_steps_unless_they_are_given(changes: list[str]) -> None:
     training = apply_changes("spn-lc-crf", changes).training
-    assert (training.optimizer, training.batch, training.learning_rate, training.ngram_rate) == ("sgd", 1, 0.05, 1)
+    assert (training.optimizer, training.batch, training.learning_rate, training.ngram_rate) == ("sgd", 1, 0.2, 1)
     assert training.l2 == 0.1
     assert apply_changes("spn-lc-crf", ["optimizer=adam"]) == preset("spn-lc-crf")
 
