@@ -111,6 +111,7 @@ class Reader:
         return value.replace('""', '"') if '"' in value else value
 
     def number(self, what: str) -> float:
+        """The next number, as Praat reads it. Raises AnnotationSyntaxError: another token, or too large a time."""
         value = self._expect("number", what)
         if _PLAIN.fullmatch(value):
             return float(value)

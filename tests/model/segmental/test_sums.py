@@ -74,9 +74,11 @@ def test_potentials_of_hundreds_of_nats(dtype):
     """Also where the bigrams' range is above what one product of exponentials can hold."""
     x = lattice(3, [5, 1, 4], 3, 3, 1.0)
     scale = 300.0
-    x = sums.Lattice(*(torch.sign(t) * scale * torch.rand_like(t) for t in x.tensors), x.steps)
+    scores, bigram, first, last = (torch.sign(t) * scale * torch.rand_like(t) for t in x.tensors)
+    x = sums.Lattice(scores, bigram, first, last, x.steps)
     expected = torch.stack([torch.logsumexp(everything(x, b)[1], 0) for b in range(3)])
-    ours = sums.Lattice(*(t.to(dtype) for t in x.tensors), x.steps)
+    scores, bigram, first, last = (t.to(dtype) for t in x.tensors)
+    ours = sums.Lattice(scores, bigram, first, last, x.steps)
     tolerance = {torch.float32: 1e-3, torch.float64: 1e-9}[dtype]
     torch.testing.assert_close(sums.log_z(ours).double(), expected, rtol=0, atol=tolerance)
     assert all(torch.isfinite(t).all() for t in (sums.marginals(ours).segments, sums.marginals(ours).bigrams))
@@ -85,7 +87,8 @@ def test_potentials_of_hundreds_of_nats(dtype):
 def test_single_precision_holds_over_a_long_recording():
     """1,000 steps with scores that add up to thousands of nats: posteriors as in double precision."""
     x = lattice(5, [1000], 3, 3, 4.0)
-    single = sums.marginals(sums.Lattice(*(t.float() for t in x.tensors), x.steps))
+    scores, bigram, first, last = (t.float() for t in x.tensors)
+    single = sums.marginals(sums.Lattice(scores, bigram, first, last, x.steps))
     double = sums.marginals(x)
     torch.testing.assert_close(single.segments.double(), double.segments, rtol=0, atol=2e-3)
     assert float(single.log_z[0]) == pytest.approx(float(double.log_z[0]), rel=1e-6)
