@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -31,12 +32,17 @@ def evaluate(
     ] = 0,
     per_phone: Annotated[bool, typer.Option("--per-phone", help="List recall and precision per label.")] = False,
     as_json: options.Json = False,
+    report: Annotated[
+        Path | None,
+        typer.Option("--report", help="Write everything to this self-contained HTML file: tables and drawings."),
+    ] = None,
 ) -> None:
     """Score a model on a labelled corpus.
 
     Prints the error with its interval over speakers, and how well posteriors are calibrated.
     """
     common.check_folder(corpus, "a corpus folder")
+    common.check_output(report)
     decoding = options.check_options(decode=decode)["decode"]
     mapping = common.read_map(map_)
     labeler = common.load_model(model)
@@ -48,14 +54,16 @@ def evaluate(
         scored = score(labeler, utterances, drop=drop or (), mapping=mapping, decode=decoding, progress=bars.progress)
     found = scored.summarise()
     common.warn(scored.comparison.notices())
+    title = f"{labeler.card_.get('name') or model} ({labeler.version_}) on {corpus.resolve().name}, {chosen or 'all'}"
+    if report is not None:
+        from phonechain.model.scoring.report import render
+
+        common.write_output(render(scored, title).encode("utf-8"), report)
     if as_json:
         about = {"model": labeler.card_.get("name"), "version": labeler.version_, "split": chosen}
         typer.echo(json.dumps({**about, **found.as_dict()}, ensure_ascii=False, indent=2))
         return
-    _print(
-        found,
-        f"{labeler.card_.get('name') or model} ({labeler.version_}) on {corpus.resolve().name}, {chosen or 'all'}",
-    )
+    _print(found, title)
     if per_phone:
         _print_phones(found)
     if confusions:

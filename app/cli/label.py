@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from phonechain.app.cli import answers, common, options
+from phonechain.app.cli import answers, common, options, picture
 from phonechain.app.cli.certainty import Ranking
 from phonechain.app.cli.label_folder import label_folder
 from phonechain.features.errors import SettingsError
@@ -76,6 +76,10 @@ def label(
     table: Annotated[
         Path | None, typer.Option("--table", help="Write every segment to this CSV file, least certain first.")
     ] = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option("--plot", help="Draw spectrogram, tiers and certainty into this .png, .svg or .pdf file."),
+    ] = None,
 ) -> None:
     """Label the segments of recordings.
 
@@ -96,6 +100,7 @@ def label(
     )
     checked["mapping"] = common.read_map(map_)
     common.check_output(table)
+    picture.check_picture(plot, audio.is_dir())
     if all_speakers and (tier is not None or audio.is_dir()):
         raise SettingsError("--all-speakers: expected one recording and no --tier, got a folder or a tier")
     if audio.is_dir():
@@ -116,6 +121,8 @@ def label(
         labelled_tiers = [label_files(labeler, audio, segments, **checked)]
     common.warn(dict.fromkeys(notice for ready, _ in labelled_tiers for notice in ready.notices))
     answers.write(labeler, model, labelled_tiers, form, out, all_speakers=all_speakers, entropy=entropy)
+    if plot is not None:
+        picture.draw(audio, channel, labelled_tiers, plot)
     if doubtful or table is not None:
         ranking = Ranking()
         for ready, labelled in labelled_tiers:

@@ -188,6 +188,7 @@ class Scored:
         utterances, speakers: [N].
         comparison: how the true labels are compared with the model's.
         unscored, dropped, unlabelled, problems: as in Evaluation.
+        durations: [N] seconds; None where they are not known.
     """
 
     labels: list[str]
@@ -202,6 +203,7 @@ class Scored:
     dropped: dict[str, int]
     unlabelled: int
     problems: list[dict[str, str]]
+    durations: Floats | None = None
 
     @property
     def wrong(self) -> NDArray[np.bool_]:
@@ -272,7 +274,7 @@ def score(
     comparison = labeler.label_set_.mapped(mapping).compare(counts - dropped)
     class_of = comparison.class_of()
     unscored: Counter[str] = Counter()
-    rows: dict[int, tuple[NDArray[np.float32], Ints, list[str]]] = {}
+    rows: dict[int, tuple[NDArray[np.float32], Ints, list[str], list[float]]] = {}
     unlabelled = 0
     for batch in _batches(items):
         if stop is not None and stop():
@@ -287,7 +289,8 @@ def score(
             unlabelled += labels.count(None)
             unscored.update(label for label in labels if label is not None and label in comparison.unscored)
             true_labels = [label for n in scored if (label := labels[n]) is not None]
-            rows[i] = comparison.by_class(p[scored]), class_of[guess[scored]], true_labels
+            durations = [items[i].segments[k[n]].end - items[i].segments[k[n]].start for n in scored]
+            rows[i] = comparison.by_class(p[scored]), class_of[guess[scored]], true_labels, durations
         tell("scoring", len(rows))
     order = sorted(rows)
     names = [name for i in order for name in rows[i][2]]
@@ -314,6 +317,7 @@ def score(
         dropped=dict(dropped.most_common()),
         unlabelled=unlabelled,
         problems=[{"utterance": i.utterance.id, "message": str(i.error)} for i in items if i.error is not None],
+        durations=np.asarray([d for i in order for d in rows[i][3]]),
     )
 
 
