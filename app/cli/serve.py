@@ -50,7 +50,7 @@ def serve(
             if known.log_format == "json":
                 log.info("listening", extra={"facts": {"address": address}})
                 return
-            print(f"listening on {address}, interactive documentation at {address}/docs")
+            print(f"listening on {address}, a page for reviewing labels; its interface is documented at {address}/docs")
             print(f"try:\n  {curl(address)}", flush=True)
 
         Server(create_app(known), known, announce).run(sockets=[listening])

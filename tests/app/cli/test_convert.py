@@ -258,7 +258,7 @@ def test_the_table_of_formats_is_whole_and_true() -> None:
         assert set(re.findall(r"`([^`]+)`", suffixes.lower())) <= set(form.suffixes)
         words = {"all": "every tier", "intervals": "tiers of intervals", "same": "same intervals", "one": "one tier"}
         assert words[form.holds] in holds
-        assert (form.parse_all is not None and form.holds == "one") == ("a recording" in holds)
+        assert (form.parse_all is not None and form.holds == "one") == ("per recording" in holds)
     assert list(rows) == ["annotation, read and written", "---"]
     read_only = {}
     for line in section.splitlines():
