@@ -82,7 +82,7 @@ class Services:
             ready = await self.batcher.in_pool(
                 labelling.prepare_utterance, samples.AUDIO, segmentation, entry.labeler.features_
             )
-            await self.batcher.label(entry, ready.features, ready.segments, n_best=1, decode="posterior")
+            await self.batcher.label(entry, ready.inputs, ready.segments, n_best=1, decode="posterior")
 
     def close_door(self) -> None:
         """No new connections are taken from now on: answers tell clients to leave, and event streams end."""

@@ -41,11 +41,11 @@ def key(experiment: Experiment, source: Source, fold: str) -> str:
 def run(experiment: Experiment, source: Source, fold_name: str, runs: Path, tell: Callable[[str], None]) -> Result:
     """Train and test. A run that was broken off goes on from its last epoch, whose checkpoint lies in `runs`."""
     torch.set_num_threads(1)
-    normalised, split = experiment.model.speaker_normalised, experiment.split
+    normalise, split = experiment.model.normalise, experiment.split
     if fold_name == "dev":
-        fold = source.choice(split, speaker_normalised=normalised, augment=experiment.augment)
+        fold = source.choice(split, normalise=normalise, augment=experiment.augment)
     else:
-        fold = source.fold(split, fold_name, speaker_normalised=normalised, augment=experiment.augment)
+        fold = source.fold(split, fold_name, normalise=normalise, augment=experiment.augment)
     name, began, busy = key(experiment, source, fold_name), time.perf_counter(), time.process_time()
     found = _peer(fold, tell) if experiment.preset == "crfsuite" else _own(experiment, fold, runs / name, name, tell)
     return {
@@ -101,10 +101,11 @@ def count_errors(network: torch.nn.Module, data: Dataset) -> tuple[int, int]:
     network.eval()
     with torch.no_grad():
         for batch in data.batches(64):
-            path = network.decode(batch.x, batch.packing)  # type: ignore[operator]
+            h = network.encode(batch.x, batch.packing, batch.frames)  # type: ignore[operator]
+            path = network.decode(h, batch.packing)  # type: ignore[operator]
             answer = path
             if network.decoding == "posterior":
-                answer = network.posteriors(batch.x, batch.packing).argmax(1)  # type: ignore[operator]
+                answer = network.posteriors(h, batch.packing).argmax(1)  # type: ignore[operator]
             wrong += int((answer != batch.y).sum())
             wrong_path += int((path != batch.y).sum())
     return wrong, wrong_path

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import torch
@@ -16,7 +17,10 @@ from phonechain.features import corpora
 from phonechain.features.corpora import letters
 from phonechain.features.mfcc import FeatureSettings
 from phonechain.features.phones import sets as phones
-from phonechain.model.learning.dataset import Batch, Dataset, Featurised, Normaliser, dataset, featurise, hold_out
+from phonechain.model.learning.dataset import Batch, Dataset, dataset
+from phonechain.model.learning.extraction import Featurised, featurise
+from phonechain.model.learning.normaliser import Normaliser
+from phonechain.model.learning.splits import hold_out
 
 GROUPS = 10
 """Into how many groups the words are dealt for the split with held-out words."""
@@ -55,12 +59,14 @@ class Letters:
         """Names of the folds."""
         return [str(n) for n in range(GROUPS)]
 
-    def fold(self, split: str, name: str, *, speaker_normalised: bool = False, augment: str = "") -> Fold:
+    def fold(
+        self, split: str, name: str, *, normalise: Literal["model", "speaker", "any"] = "model", augment: str = ""
+    ) -> Fold:
         """One fold to test on, and the others to train on."""
         part, test = self._parts(split), int(name)
         return self._fold(f"fold {name}", part != test, None, part == test, augment)
 
-    def choice(self, split: str, *, speaker_normalised: bool = False, augment: str = "") -> Fold:
+    def choice(self, split: str, *, normalise: Literal["model", "speaker", "any"] = "model", augment: str = "") -> Fold:
         """Where settings are chosen: without the first fold, the last one as the dev set ("test" here)."""
         part = self._parts(split)
         held = part == GROUPS - 1
@@ -77,7 +83,12 @@ class Letters:
         data = self._dataset(train, normaliser)
         if augment == "shift":
             data = ShiftedLetters(
-                data.x, data.y, data.starts, data.groups, normaliser.mean.numpy(), normaliser.std.numpy()
+                data.x,
+                data.y,
+                data.starts,
+                data.groups,
+                mean=normaliser.mean.numpy(),
+                std=normaliser.std.numpy(),
             )
         return Fold(name, self.labels, data, None, self._dataset(test, normaliser))
 
@@ -105,10 +116,15 @@ class ShiftedLetters(Dataset):
     The draw depends on the batch alone, so that a resumed run sees what an unbroken one sees.
     """
 
-    mean: NDArray[np.float32]
-    std: NDArray[np.float32]
+    mean: NDArray[np.float32] = field(default_factory=lambda: np.zeros(1, dtype=np.float32))
+    std: NDArray[np.float32] = field(default_factory=lambda: np.ones(1, dtype=np.float32))
 
-    def batch(self, sequences: NDArray[np.int64], device: torch.device = torch.device("cpu")) -> Batch:  # noqa: B008
+    def batch(
+        self,
+        sequences: NDArray[np.int64],
+        device: torch.device = torch.device("cpu"),  # noqa: B008
+        random: np.random.Generator | None = None,
+    ) -> Batch:
         """The given sequences, packed, with moved letters."""
         batch = super().batch(sequences, device)
         random = np.random.default_rng(sequences.tolist())
@@ -168,16 +184,18 @@ class Speech:
         """There is one test set."""
         return ["test"]
 
-    def fold(self, split: str, name: str, *, speaker_normalised: bool = False, augment: str = "") -> Fold:
+    def fold(
+        self, split: str, name: str, *, normalise: Literal["model", "speaker", "any"] = "model", augment: str = ""
+    ) -> Fold:
         """Train, dev and test; normalised over the training set or over each speaker's recordings."""
-        rows = np.concatenate([i.features for i in self.items["train"]])
-        normaliser = Normaliser.fit(rows, by_speaker=speaker_normalised)
+        rows = np.concatenate([i.inputs.segments for i in self.items["train"]])
+        normaliser = Normaliser.fit(rows, normalise=normalise)
         data = {k: dataset(v, self.labels, normaliser, drop=self.drop) for k, v in self.items.items()}
         return Fold("test", self.labels, data["train"], data["dev"], data["test"])
 
-    def choice(self, split: str, *, speaker_normalised: bool = False, augment: str = "") -> Fold:
+    def choice(self, split: str, *, normalise: Literal["model", "speaker", "any"] = "model", augment: str = "") -> Fold:
         """Where settings are chosen: the dev set is "test" here, and no other data counts."""
-        fold = self.fold(split, "test", speaker_normalised=speaker_normalised)
+        fold = self.fold(split, "test", normalise=normalise)
         assert fold.dev is not None
         return replace(fold, name="dev", test=fold.dev)
 

@@ -14,7 +14,7 @@ matrix product depends on its shape. `FeatureSettings.reach` is the second rule 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from functools import lru_cache
 from typing import Any
@@ -32,7 +32,8 @@ CEPSTRA = 12
 STATIC = CEPSTRA + 1
 """Static values of a frame: the cepstra, then the log energy."""
 
-_BLOCK = 128  # frames a step: all buffers stay in the second-level cache
+BLOCK = 128
+"""Frames of a block: all buffers stay in the second-level cache."""
 _LOUDEST = 1e9  # far above any scale that samples come in, far below what overflows single precision when squared
 
 
@@ -53,6 +54,8 @@ class FeatureSettings:
         mel_floor: power added to each filter's output before the logarithm, where full scale is 1: an absolute floor.
         energy_floor: mean square added to that of the frame before the logarithm (1e-8: -80 dB of full scale).
         delta_width: frames that a derivative is fitted over, odd, at least 3.
+        pooled: whether a model reads the 92 features of each segment.
+        bands: log-mel bands of each frame that a model's encoder reads (`phonechain.features.filterbank`); 0: no frames.
 
     Raises:
         SettingsError: a value outside what it can be; the message names it and its bound.
@@ -74,10 +77,18 @@ class FeatureSettings:
     mel_floor: float = 1e-6
     energy_floor: float = 1e-8
     delta_width: int = 9
+    pooled: bool = True
+    bands: int = 0
 
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
+            if field.type == "bool":
+                if not isinstance(value, bool):
+                    raise SettingsError(
+                        f"expected true or false for {field.name}, got {value!r}", pointer=f"features/{field.name}"
+                    )
+                continue
             whole = field.type == "int"
             kinds = (int, np.integer) if whole else (int, float, np.integer, np.floating)
             if isinstance(value, bool) or not isinstance(value, kinds) or not np.isfinite(value):
@@ -100,6 +111,7 @@ class FeatureSettings:
         self._bound("mel_floor", 1e-30, 1.0)
         self._bound("energy_floor", 1e-30, 1.0)
         self._bound("delta_width", 3, 999)
+        self._bound("bands", 0, 512)
         if self.delta_width % 2 == 0:
             raise SettingsError(
                 f"expected an odd delta_width, got {self.delta_width}",
@@ -169,12 +181,14 @@ def frame_count(n: int, settings: FeatureSettings) -> int:
     return 1 + n // settings.hop_length
 
 
-def frames(samples: ArrayLike, settings: FeatureSettings) -> NDArray[np.float32]:
+def frames(samples: ArrayLike, settings: FeatureSettings, *, warp: float = 1.0) -> NDArray[np.float32]:
     """Static values and derivatives of a whole recording.
 
     Args:
         samples: `[n]` sound at `settings.rate`, full scale 1; beyond its ends it is taken as silent.
         settings: how.
+        warp: factor by which the filter bank takes every frequency to be higher than it is: what a shorter or longer
+            vocal tract does to the formants.
 
     Returns:
         `[1 + n // hop, 39]`: 12 MFCCs and the log energy, then the first derivatives of these 13, then the second (per
@@ -189,6 +203,72 @@ def frames(samples: ArrayLike, settings: FeatureSettings) -> NDArray[np.float32]
         >>> frames(np.zeros(16000, dtype=np.float32), FeatureSettings()).shape
         (101, 39)
     """
+    static_values = static(check_samples(samples), settings, warp=warp)
+    count = len(static_values)
+    out = np.empty((count, 3 * STATIC), dtype=np.float32)
+    out[:, :STATIC] = static_values
+    out[:, STATIC : 2 * STATIC] = derivative(static_values, 1, settings.delta_width)
+    out[:, 2 * STATIC :] = derivative(static_values, 2, settings.delta_width)
+    return out
+
+
+def static(samples: NDArray[np.float32], settings: FeatureSettings, *, warp: float = 1.0) -> NDArray[np.float32]:
+    """12 MFCCs and the log energy of every frame, `[n]` -> `[1 + n // hop, 13]`; `warp` as in `frames`."""
+    filters, cosines = _constants(settings, warp)
+    count = frame_count(len(samples), settings)
+    out = np.empty((-(-count // BLOCK) * BLOCK, STATIC), dtype=np.float32)
+    for at, power, energy in power_spectra(samples, settings):
+        out[at : at + BLOCK, :CEPSTRA] = np.log(power @ filters + settings.mel_floor) @ cosines
+        out[at : at + BLOCK, CEPSTRA] = np.log(energy + settings.energy_floor)
+    return out[:count]
+
+
+def power_spectra(
+    samples: NDArray[np.float32], settings: FeatureSettings
+) -> Iterator[tuple[int, NDArray[np.float32], NDArray[np.float32]]]:
+    """(first frame, power `[BLOCK, n_fft // 2 + 1]`, mean square `[BLOCK]`) of one block of frames after the other.
+
+    The last block runs past the end of the sound, on zeros. The power's memory is used again for the next block.
+
+    The order is Kaldi's: the window loses its mean, so that a constant offset of the converter leaves no trace; the log
+    of its mean square is the log energy; then pre-emphasis inside the window, the Hamming taper, the spectrum.
+    """
+    length, hop = settings.window_length, settings.hop_length
+    blocks = -(-frame_count(len(samples), settings) // BLOCK)
+    padded = np.zeros((blocks * BLOCK - 1) * hop + length, dtype=np.float32)
+    half = length // 2
+    inside = min(len(samples), len(padded) - half)  # the last window may end before the sound does
+    padded[half : half + inside] = samples[:inside]
+    windows = np.lib.stride_tricks.sliding_window_view(padded, length)[::hop]
+
+    taper = scipy.signal.get_window("hamming", length, fftbins=True)
+    centred = np.empty((BLOCK, length), dtype=np.float32)
+    emphasised = np.empty((BLOCK, length), dtype=np.float32)
+    # The transform alone is in double precision: a quiet band 100 dB under a loud one would drown in its rounding. What
+    # follows has no cancellation left.
+    tapered = np.zeros((BLOCK, settings.n_fft), dtype=np.float64)  # right of the window it stays zero
+    power = np.empty((BLOCK, settings.n_fft // 2 + 1), dtype=np.float32)
+    for at in range(0, blocks * BLOCK, BLOCK):
+        window = windows[at : at + BLOCK]
+        np.subtract(window, window.mean(axis=1, keepdims=True), out=centred)
+        energy = np.einsum("ij,ij->i", centred, centred) / length
+        np.multiply(centred, -settings.preemphasis, out=emphasised)
+        emphasised[:, 1:] = centred[:, 1:] + emphasised[:, :-1]
+        emphasised[:, 0] += centred[:, 0]  # the sample before the first is taken to equal it
+        np.multiply(emphasised, taper, out=tapered[:, :length])
+        spectrum = scipy.fft.rfft(tapered, axis=1)
+        np.add(np.square(spectrum.real), np.square(spectrum.imag), out=power, casting="same_kind")
+        yield at, power, energy
+
+
+def check_samples(samples: ArrayLike) -> NDArray[np.float32]:
+    """The samples `[n]` in single precision.
+
+    Raises:
+        EmptyAudio: no samples.
+        NonFiniteAudio: NaN, infinity, or a magnitude of 1e9 and more among the samples.
+        AudioError: not one row of samples.
+    """
     sound = np.asarray(samples, dtype=np.float32)
     if sound.ndim != 1:
         raise AudioError(f"expected samples of shape [n], got {list(sound.shape)}", pointer="audio")
@@ -202,51 +282,7 @@ def frames(samples: ArrayLike, settings: FeatureSettings) -> NDArray[np.float32]
             pointer=f"audio/{first}",
             value=first,
         )
-    static_values = static(sound, settings)
-    count = len(static_values)
-    out = np.empty((count, 3 * STATIC), dtype=np.float32)
-    out[:, :STATIC] = static_values
-    out[:, STATIC : 2 * STATIC] = derivative(static_values, 1, settings.delta_width)
-    out[:, 2 * STATIC :] = derivative(static_values, 2, settings.delta_width)
-    return out
-
-
-def static(samples: NDArray[np.float32], settings: FeatureSettings) -> NDArray[np.float32]:
-    """12 MFCCs and the log energy of every frame, `[n]` -> `[1 + n // hop, 13]`.
-
-    The order is Kaldi's: the window loses its mean, so that a constant offset of the converter leaves no trace; the log
-    of its mean square is the log energy; then pre-emphasis inside the window, the Hamming taper, the spectrum.
-    """
-    length, hop = settings.window_length, settings.hop_length
-    count = frame_count(len(samples), settings)
-    blocks = -(-count // _BLOCK)
-    padded = np.zeros((blocks * _BLOCK - 1) * hop + length, dtype=np.float32)
-    half = length // 2
-    inside = min(len(samples), len(padded) - half)  # the last window may end before the sound does
-    padded[half : half + inside] = samples[:inside]
-    windows = np.lib.stride_tricks.sliding_window_view(padded, length)[::hop]
-
-    taper, filters, cosines = _constants(settings)
-    centred = np.empty((_BLOCK, length), dtype=np.float32)
-    emphasised = np.empty((_BLOCK, length), dtype=np.float32)
-    # The transform alone is in double precision: a quiet band 100 dB under a loud one would drown in its rounding. What
-    # follows has no cancellation left.
-    tapered = np.zeros((_BLOCK, settings.n_fft), dtype=np.float64)  # right of the window it stays zero
-    power = np.empty((_BLOCK, settings.n_fft // 2 + 1), dtype=np.float32)
-    out = np.empty((blocks * _BLOCK, STATIC), dtype=np.float32)
-    for at in range(0, blocks * _BLOCK, _BLOCK):
-        window = windows[at : at + _BLOCK]
-        np.subtract(window, window.mean(axis=1, keepdims=True), out=centred)
-        energy = np.einsum("ij,ij->i", centred, centred) / length
-        np.multiply(centred, -settings.preemphasis, out=emphasised)
-        emphasised[:, 1:] = centred[:, 1:] + emphasised[:, :-1]
-        emphasised[:, 0] += centred[:, 0]  # the sample before the first is taken to equal it
-        np.multiply(emphasised, taper, out=tapered[:, :length])
-        spectrum = scipy.fft.rfft(tapered, axis=1)
-        np.add(np.square(spectrum.real), np.square(spectrum.imag), out=power, casting="same_kind")
-        out[at : at + _BLOCK, :CEPSTRA] = np.log(power @ filters + settings.mel_floor) @ cosines
-        out[at : at + _BLOCK, CEPSTRA] = np.log(energy + settings.energy_floor)
-    return out[:count]
+    return sound
 
 
 def derivative(track: NDArray[np.float32], order: int, width: int) -> NDArray[np.float32]:
@@ -278,7 +314,7 @@ def _taps(order: int, width: int) -> list[float]:
     return [float(tap) for tap in scipy.signal.savgol_coeffs(width, polyorder=order, deriv=order, use="dot")]
 
 
-def mel_filters(rate: int, n_fft: int, count: int, lowest: float, highest: float) -> NDArray[np.float64]:
+def mel_filters(rate: float, n_fft: int, count: int, lowest: float, highest: float) -> NDArray[np.float64]:
     """`[n_fft // 2 + 1, count]` triangles of height 1, evenly wide in mel between two frequencies in Hz.
 
     Each begins at the middle of the one before and ends at the middle of the one after. The mel scale is that of Slaney's
@@ -299,16 +335,13 @@ def mel_filters(rate: int, n_fft: int, count: int, lowest: float, highest: float
 
 
 @lru_cache(maxsize=16)
-def _constants(
-    settings: FeatureSettings,
-) -> tuple[NDArray[np.float64], NDArray[np.float32], NDArray[np.float32]]:
-    """Hamming window `[window]`, mel filters `[n_fft // 2 + 1, n_mels]`, liftered cosines `[n_mels, 12]`."""
-    taper = scipy.signal.get_window("hamming", settings.window_length, fftbins=True)
-    filters = mel_filters(settings.rate, settings.n_fft, settings.n_mels, settings.fmin, settings.fmax)
+def _constants(settings: FeatureSettings, warp: float) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Mel filters `[n_fft // 2 + 1, n_mels]`, liftered cosines `[n_mels, 12]`."""
+    filters = mel_filters(settings.rate * warp, settings.n_fft, settings.n_mels, settings.fmin, settings.fmax)
     # Row m of the transformed identity holds what filter m adds to each coefficient: the orthonormal DCT-II as a
     # matrix.
     cosines = scipy.fft.dct(np.eye(settings.n_mels), type=2, norm="ortho", axis=1)[:, 1 : CEPSTRA + 1]
     if settings.lifter:
         k = np.arange(1, CEPSTRA + 1)
         cosines = cosines * (1 + settings.lifter / 2 * np.sin(np.pi * k / settings.lifter))
-    return taper, filters.astype(np.float32), np.ascontiguousarray(cosines, dtype=np.float32)
+    return filters.astype(np.float32), np.ascontiguousarray(cosines, dtype=np.float32)

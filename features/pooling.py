@@ -92,8 +92,10 @@ def pool(track: NDArray[np.float32], segments: Sequence[Segment], settings: Feat
     return out
 
 
-def extract(audio: Audio, segments: Sequence[Segment], settings: FeatureSettings) -> NDArray[np.float32]:
-    """Features of the segments of a recording, `[T, 92]`; sound at another rate is resampled first.
+def extract(
+    audio: Audio, segments: Sequence[Segment], settings: FeatureSettings, *, warp: float = 1.0
+) -> NDArray[np.float32]:
+    """Features of the segments of a recording, `[T, 92]`; sound at another rate is resampled first; `warp` as in `frames`.
 
     Raises:
         AudioError: see `mfcc.frames`.
@@ -110,7 +112,7 @@ def extract(audio: Audio, segments: Sequence[Segment], settings: FeatureSettings
         0.08
     """
     sound = resample(audio.samples, audio.rate, settings.rate)
-    return pool(frames(sound, settings), segments, settings)
+    return pool(frames(sound, settings, warp=warp), segments, settings)
 
 
 def _means(track: NDArray[np.float32], edges: NDArray[np.float64]) -> NDArray[np.float64]:

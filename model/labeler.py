@@ -7,45 +7,51 @@ PhoneLabeler.load("mine.safetensors").label(audio, segments)
 
 from __future__ import annotations
 
-import hashlib
-import json
+import inspect
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from phonechain.features.audio.reader import Audio
-from phonechain.features.errors import CorpusError, ModelFileError, PhonechainError, SettingsError
+from phonechain.features.augmentation import WARPS
+from phonechain.features.errors import CorpusError, SettingsError
+from phonechain.features.inputs import Inputs, extract_inputs, from_array
 from phonechain.features.mfcc import FeatureSettings
-from phonechain.features.phones.comparison import LabelComparison, LabelSet
-from phonechain.features.phones.readings import recognise
-from phonechain.features.pooling import extract
+from phonechain.features.phones.comparison import LabelComparison
 from phonechain.features.segments import Segment, Utterance
 from phonechain.model.answers import LabelledSegment, answers
-from phonechain.model.chain.packing import Packing, sort_by_length
-from phonechain.model.files import modelfile
-from phonechain.model.learning import warm_start as tuning
-from phonechain.model.learning.dataset import Dataset, Featurised, Normaliser, dataset, featurise, hold_out
-from phonechain.model.learning.training import History, Progress, fit_temperature, train
-from phonechain.model.networks import build as networks
-from phonechain.model.networks.base import SequenceNetwork
-from phonechain.model.settings import ModelSettings, Preset, TrainingSettings, from_dict, preset, stored_model, to_dict
+from phonechain.model.files import storage
+from phonechain.model.files.header import Card, Provenance
+from phonechain.model.fitted import FittedAttributes
+from phonechain.model.learning import warm_start
+from phonechain.model.learning.extraction import Featurised, featurise
+from phonechain.model.learning.fitting import Run
+from phonechain.model.learning.normaliser import Mode
+from phonechain.model.learning.splits import hold_out, part
+from phonechain.model.learning.training import Progress
+from phonechain.model.settings import ModelSettings, Preset, TrainingSettings, preset, preset_names
 
 Decoding = Literal["posterior", "viterbi"]
-MAX_LABELS = 400
-"""Labels that a model may tell apart: a second-order chain keeps a number for each triple of them."""
+Array = NDArray[np.float32]
 
 
-class PhoneLabeler:
-    """A chain over segment features, trained on labelled utterances.
+class PhoneLabeler(FittedAttributes):
+    """A chain over segments, trained on labelled utterances; a scikit-learn estimator in all but name.
+
+    The constructor stores its arguments under their names and does nothing else. What `fit` or `load` find ends in `_`:
+
+        model_          the trained network with its labels, features and normaliser (`PhoneModel`)
+        labels_         the labels that it tells apart; `classes_` is the same as an array
+        features_       how sound becomes what it sees
+        metrics_, history_, problems_, notices_, start_, provenance_, version_
 
     Args:
-        preset: name of the system (`phonechain.model.settings.preset_names()`), or "" to give `model` and `training` yourself.
+        preset: name of the system (`phonechain.model.settings.preset_names()`), or "" to give `model` and `training`.
         model, training: settings instead of the preset's.
-        features: how sound becomes the 92 features.
+        features: how sound becomes features; what the encoder reads is added to it.
         drop: labels that are left out of training and evaluation, the chain running across them (TIMIT's `q`).
         name, description, licence, data, limits: the model card.
 
@@ -59,9 +65,11 @@ class PhoneLabeler:
         ('B', True, 2)
     """
 
+    _run: Run | None = None
+
     def __init__(
         self,
-        preset_name: str = "spn-lc-crf",
+        preset: str = "spn-lc-crf",
         *,
         model: ModelSettings | None = None,
         training: TrainingSettings | None = None,
@@ -73,32 +81,50 @@ class PhoneLabeler:
         data: str = "",
         limits: str = "",
     ) -> None:
-        base = preset(preset_name) if preset_name else Preset("custom")
-        self.preset = base.name
-        self.model = model or base.model
-        self.training = training or base.training
-        self.features_ = features or FeatureSettings()
-        self.drop = tuple(drop)
-        self.card = modelfile.Card(
-            name=name, description=description or base.title, licence=licence, data=data, limits=limits
+        self.preset = preset
+        self.model = model
+        self.training = training
+        self.features = features
+        self.drop = drop
+        self.name = name
+        self.description = description
+        self.licence = licence
+        self.data = data
+        self.limits = limits
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The constructor's arguments."""
+        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
+
+    def set_params(self, **params: Any) -> PhoneLabeler:
+        """Change arguments of the constructor.
+
+        Raises:
+            SettingsError: no argument of that name.
+        """
+        known = self.get_params()
+        for name, value in params.items():
+            if name not in known:
+                raise SettingsError(f"expected one of {', '.join(known)}, got {name}", pointer=name)
+            setattr(self, name, value)
+        return self
+
+    def __repr__(self) -> str:
+        """What it is: the preset, and once fitted its name, version, labels and weights."""
+        if self._model is None:
+            return f"PhoneLabeler(preset={self.preset!r}, not fitted)"
+        version = f", version {self.version_}" if self.version_ else ""
+        return (
+            f"PhoneLabeler(preset={self.preset!r}, name={self.name!r}{version}, {len(self.labels_)} labels, "
+            f"{self.parameters_:,} weights)"
         )
-        self.labels_: list[str] = []
-        self.phone_set_ = ""
-        self.network_: SequenceNetwork | None = None
-        self.normaliser_: Normaliser | None = None
-        self.temperature_ = 1.0
-        self.metrics_: dict[str, Any] = {}
-        self.provenance_ = modelfile.Provenance.now()
-        self.version_ = ""
-        self.history_ = History()
-        self.start_ = ""
-        self.problems_: list[tuple[Utterance, PhonechainError]] = []
 
     # ------------------------------------------------------------------------------------------------- learning
 
     def fit(
         self,
-        utterances: Sequence[Utterance],
+        X: Sequence[Utterance] | Sequence[Array],
+        y: Sequence[Sequence[str]] | None = None,
         dev: Sequence[Utterance] | None = None,
         *,
         progress: Callable[[Progress], None] | None = None,
@@ -112,27 +138,40 @@ class PhoneLabeler:
         """Learn from labelled utterances; with a `run_dir`, a run that was broken off goes on from its last epoch.
 
         Args:
+            X: utterances with labelled segments; or, with `y`, the features [T, D] of each sequence's segments.
+            y: the labels of each sequence's segments.
             dev: utterances for early stopping and calibration; by default a tenth of the speakers (or utterances).
             progress: called with what is going on.
             stop: asked often; True ends the training with the best epoch so far.
             run_dir: folder of the checkpoint and of the features.
             cache: folder of the features only.
-            base: a model whose weights are the start, where warm_start.obstacle finds nothing; `start_` says which.
+            base: a model whose weights, or whose encoder's, are the start where they fit; `start_` says what came of it.
             corpus, command: what the model file will say of where it comes from.
 
         Raises:
-            CorpusError: nothing to train on. TrainingError: see phonechain.model.learning.training.train.
+            CorpusError: nothing to train on. TrainingError: see model.learning.training.train.
 
         Bad files are left out; `problems_` lists them.
         """
-        if dev is None:
-            utterances, dev = hold_out(utterances, 0.1, self.training.seed)
+        settings = self.system
         store = cache or run_dir
-        items = self._featurise(utterances, "training set", store, progress)
-        held = self._featurise(dev, "dev set", store, progress)
-        self.problems_ = [(i.utterance, i.error) for i in (*items, *held) if i.error is not None]
+        if y is not None:
+            arrays = [_labelled_array(n, x, labels) for n, (x, labels) in enumerate(zip(X, y, strict=True))]  # type: ignore[arg-type]
+            train, held = hold_out([a.utterance for a in arrays], settings.training.held_out, settings.training.seed)
+            by_id = {a.utterance.id: a for a in arrays}
+            items, held_items = [by_id[u.id] for u in train], [by_id[u.id] for u in held]
+        else:
+            utterances: Sequence[Utterance] = X  # type: ignore[assignment]
+            if dev is None and len(utterances) == 1:
+                first, second = part(utterances[0], settings.training.held_out)
+                utterances, dev = [first], [second]
+            elif dev is None:
+                utterances, dev = hold_out(utterances, settings.training.held_out, settings.training.seed)
+            items = self._featurise(utterances, "training set", store, progress, warped=True)
+            held_items = self._featurise(dev, "dev set", store, progress)
+        self.problems_ = [(i.utterance, i.error) for i in (*items, *held_items) if i.error is not None]
         return self.fit_featurised(
-            items, held, progress=progress, stop=stop, run_dir=run_dir, base=base, corpus=corpus, command=command
+            items, held_items, progress=progress, stop=stop, run_dir=run_dir, base=base, corpus=corpus, command=command
         )
 
     def fit_featurised(
@@ -147,65 +186,57 @@ class PhoneLabeler:
         corpus: str = "",
         command: str = "",
     ) -> PhoneLabeler:
-        """As `fit`, from features that were computed before (see phonechain.model.learning.dataset.featurise)."""
-        labels = sorted(
-            {s.label for i in items for s in i.segments if s.label is not None and s.label not in self.drop}
-        )
-        if len(labels) < 2:
-            raise CorpusError(
-                f"expected at least 2 different labels to train on, got {len(labels)}"
-                + (f" ({labels[0]})" if labels else "; are the segments labelled?"),
-                value=len(labels), limit=2,
-            )  # fmt: skip
-        if len(labels) > MAX_LABELS:
-            raise CorpusError(
-                f"expected at most {MAX_LABELS} different labels, got {len(labels)} ({', '.join(labels[:5])}, ...): "
-                "is it the right tier?",
-                value=len(labels), limit=MAX_LABELS,
-            )  # fmt: skip
-        rows = np.concatenate([i.features for i in items if i.error is None])
-        base = self._start(base, labels, progress)
-        if base is not None and base.normaliser_ is not None:
-            labels, normaliser = base.labels_, base.normaliser_
-        else:
-            normaliser = Normaliser.fit(rows, by_speaker=self.model.speaker_normalised)
-        data = dataset(items, labels, normaliser, drop=self.drop)
-        held = dataset(dev, labels, normaliser, drop=self.drop)
-        self.labels_, self.normaliser_, self.phone_set_ = labels, normaliser, recognise(labels)
+        """As `fit`, from features that were computed before (see model.learning.extraction.featurise)."""
+        settings = self.system
+        self._run = Run(settings.model, settings.training, self._wanted_features(), tuple(self.drop))
         if base is not None:
-            self.network_ = tuning.copied(base)
-        else:
-            self.network_ = networks.build(self.model, rows.shape[1], labels, data)
-            self.network_.reset(torch.Generator().manual_seed(self.training.seed))
-        self.history_ = train(
-            self.network_, data, held, self.training,
-            progress=progress, stop=stop, run_dir=run_dir,
-            fingerprint=self._fingerprint(data, held) + (base.version_ if base is not None else ""),
-        )  # fmt: skip
-        fitted = fit_temperature(self.network_, held)
-        self.temperature_ = fitted.value
-        if fitted.notice and progress is not None:
-            progress(Progress("calibration", 1, 1, "models", fitted.notice))
-        self.metrics_ = {
-            "dev_error": self.history_.best_error, "dev_segments": len(held.y), "best_epoch": self.history_.best_epoch,
-            "epochs": len(self.history_.epochs), "train_segments": len(data.y),
-            "temperature_low": fitted.low, "temperature_high": fitted.high,
-        }  # fmt: skip
-        self.provenance_ = modelfile.Provenance.now(command=command, seed=self.training.seed, corpus=corpus)
+            base._require_model()
+            self._run.base, self._run.base_version = base._model, base.version_
+            self._run.base_name = f"{base.name or 'a model'}{f'@{base.version_}' if base.version_ else ''}"
+        self._run.fit(items, dev, progress=progress, stop=stop, run_dir=run_dir)
+        self._adopt(self._run, Provenance.now(command=command, seed=settings.training.seed, corpus=corpus))
         return self
 
-    def _start(
-        self, base: PhoneLabeler | None, labels: Sequence[str], progress: Callable[[Progress], None] | None
-    ) -> PhoneLabeler | None:
-        """The base if its weights can be the start; `start_` says what is, and so does a report of progress."""
-        if base is None:
-            return None
-        why = tuning.obstacle(base, self, labels)
-        name = tuning.named(base)
-        self.start_ = f"starts from {name}" if why is None else f"starts anew, not from {name}: {why}"
-        if progress is not None:
-            progress(Progress("start", 1, 1, "models", self.start_))
-        return base if why is None else None
+    def recover(self, run_dir: Path) -> bool:
+        """After a `fit` that was broken off: take the weights of its best whole epoch; False if there was none.
+
+        Its posteriors are not calibrated; its card says so.
+
+        Raises:
+            TrainingError: the checkpoint cannot be read.
+        """
+        if self._run is None or self._run.model is None:
+            return False
+        history = warm_start.recover(self._run.model, run_dir)
+        if history is None:
+            return False
+        self._run.history = history
+        self._run.metrics = {
+            "dev_error": history.best_error, "best_epoch": history.best_epoch, "epochs": len(history.epochs),
+        }  # fmt: skip
+        said = f"Training was broken off after epoch {len(history.epochs)}; the posteriors are not calibrated."
+        self.limits = f"{self.limits} {said}".strip()
+        self._adopt(self._run, Provenance.now(seed=self._run.training.seed))
+        return True
+
+    def _adopt(self, run: Run, provenance: Provenance) -> None:
+        self._model = run.model
+        self.history_, self.metrics_, self.start_, self.notices_ = run.history, run.metrics, run.start, run.notices
+        self.provenance_, self.version_ = provenance, ""
+
+    @property
+    def system(self) -> Preset:
+        """The system that the arguments describe.
+
+        Raises:
+            SettingsError: no such preset.
+        """
+        known = not (self.model and self.training) or self.preset in preset_names()
+        base = preset(self.preset) if known and self.preset else Preset(self.preset or "custom")
+        return Preset(base.name, base.title, self.model or base.model, self.training or base.training)
+
+    def _wanted_features(self) -> FeatureSettings:
+        return self.system.model.encoder.features(self.features or FeatureSettings())
 
     def _featurise(
         self,
@@ -213,12 +244,15 @@ class PhoneLabeler:
         what: str,
         cache: Path | None,
         progress: Callable[[Progress], None] | None,
+        warped: bool = False,
     ) -> list[Featurised]:
         def tell(done: int, total: int) -> None:
             if progress is not None:
                 progress(Progress("features", done, total, "utterances", what))
 
-        items = featurise(utterances, self.features_, cache=cache, progress=tell)
+        features = self._wanted_features()
+        warps = WARPS if warped and features.pooled and self.system.training.augmentation.warp else ()
+        items = featurise(utterances, features, warps=warps, cache=cache, progress=tell)
         if not any(i.error is None and i.segments for i in items):
             first = next((str(i.error) for i in items if i.error is not None), "no utterances")
             raise CorpusError(
@@ -226,136 +260,131 @@ class PhoneLabeler:
             )
         return items
 
-    def _fingerprint(self, *sets: Dataset) -> str:
-        digest = hashlib.sha256(json.dumps([to_dict(self.model), self.labels_], sort_keys=True).encode())
-        for data in sets:
-            for array in (data.x, data.y, data.starts):
-                digest.update(np.ascontiguousarray(array).tobytes())
-        return digest.hexdigest()[:24]
-
     # ------------------------------------------------------------------------------------------------- labelling
 
     def label(
-        self, audio: Audio, segments: Sequence[Segment], *, n_best: int = 1, decode: Decoding = "posterior"
+        self,
+        audio: Audio,
+        segments: Sequence[Segment],
+        *,
+        n_best: int = 1,
+        decode: Decoding = "posterior",
+        normalise: str | None = None,
     ) -> list[LabelledSegment]:
-        """The phone of each segment of one recording. Segments have to fit it: see phonechain.features.segments.prepare.
+        """The phone of each segment of one recording. Segments have to fit it: see features.segments.prepare.
 
         Args:
             n_best: how many labels each segment lists.
             decode: "posterior" answers each segment's most probable label; "viterbi" the most probable sequence of labels,
                 whose members may be less probable one by one.
+            normalise: "recording", over this recording, or "model", over the training set alone, so that no answer depends
+                on sound that is not near; by default the first where the model was trained for it.
         """
-        return self.label_features(
-            [extract(audio, segments, self.features_)], segments=[list(segments)], n_best=n_best, decode=decode
-        )[0]
+        return self.label_inputs(
+            [extract_inputs(audio, segments, self.features_)],
+            segments=[list(segments)], n_best=n_best, decode=decode, normalise=normalise,
+        )[0]  # fmt: skip
 
-    def label_features(
+    def label_inputs(
         self,
-        items: Sequence[NDArray[np.float32]],
+        items: Sequence[Inputs],
         *,
         segments: Sequence[Sequence[Segment]],
         n_best: int = 1,
         decode: Decoding = "posterior",
         groups: Sequence[int] | None = None,
+        normalise: str | None = None,
         comparisons: Sequence[LabelComparison] | None = None,
     ) -> list[list[LabelledSegment]]:
-        """The same for several recordings at once, from their features [T, D], in one batch.
+        """The same for several recordings at once, from what the model sees of them, in one batch.
 
         Args:
-            groups: which speaker each recording is of, for models normalised by speaker; by default each its own.
+            groups: which speaker each recording is of; by default each is normalised by itself.
             comparisons: how each recording's given labels are compared; by default by the folding that fits them.
         """
         if decode not in ("posterior", "viterbi"):
             raise SettingsError(
                 f"expected decode to be posterior or viterbi, got {decode!r}", pointer="decode", value=decode
             )
-        posteriors, best = self.posteriors(items, viterbi=decode == "viterbi", groups=groups)
+        posteriors, best = self.posteriors(items, viterbi=decode == "viterbi", groups=groups, normalise=normalise)
         if comparisons is None:
             comparisons = [self.label_set_.compare(s.label for s in each) for each in segments]
         rows = zip(posteriors, best, segments, comparisons, strict=True)
         return [answers(self.labels_, p, b, s, n_best, c) for p, b, s, c in rows]
 
     def posteriors(
-        self, items: Sequence[NDArray[np.float32]], *, viterbi: bool = False, groups: Sequence[int] | None = None
-    ) -> tuple[list[NDArray[np.float32]], list[NDArray[np.int64]]]:
+        self,
+        items: Sequence[Inputs] | Sequence[Array],
+        *,
+        viterbi: bool = False,
+        groups: Sequence[int] | None = None,
+        normalise: str | None = None,
+    ) -> tuple[list[Array], list[NDArray[np.int64]]]:
         """For each recording p(label | x) [T, Y], calibrated, and the label indices [T] that are answered."""
-        network, normaliser = self._ready()
-        kept = [n for n, f in enumerate(items) if len(f)]
-        nothing = np.zeros((0, len(self.labels_)), dtype=np.float32)
-        all_p, all_best = [nothing] * len(items), [np.zeros(0, dtype=np.int64)] * len(items)
-        if not kept:
-            return all_p, all_best
-        lengths = [len(items[n]) for n in kept]
-        who = np.repeat(np.arange(len(items))[kept] if groups is None else np.asarray(groups)[kept], lengths)
-        x = normaliser.apply(np.concatenate([items[n] for n in kept]), who)
-        order = sort_by_length(lengths)
-        pieces = np.split(x, np.cumsum(lengths)[:-1])
-        packing = Packing(tuple(lengths[n] for n in order))
-        with torch.inference_mode():
-            packed = torch.from_numpy(np.concatenate([pieces[n] for n in order]))[packing.from_concatenated]
-            p = network.posteriors(packed, packing, temperature=self.temperature_)
-            best = network.decode(packed, packing) if viterbi else p.argmax(1)
-        for n, p_n, best_n in zip(order, packing.split(p), packing.split(best), strict=True):
-            all_p[kept[n]], all_best[kept[n]] = p_n.numpy(), best_n.numpy()
-        return all_p, all_best
+        mode = self.normalisation(normalise, known_speakers=groups is not None)
+        inputs = [i if isinstance(i, Inputs) else from_array(i) for i in items]
+        own = None if mode == "recording" and normalise is not None else groups
+        return self._require_model().posteriors(inputs, viterbi=viterbi, groups=own, mode=mode)
 
-    @property
-    def label_set_(self) -> LabelSet:
-        """The model's labels, as given ones are compared with them."""
-        return LabelSet(tuple(self.labels_), self.phone_set_)
+    def normalisation(self, normalise: str | None = None, *, known_speakers: bool = False) -> Mode:
+        """How recordings are normalised when `normalise` is asked for: "model", "recording" or "speaker".
 
-    def _ready(self) -> tuple[SequenceNetwork, Normaliser]:
-        if self.network_ is None or self.normaliser_ is None:
-            raise SettingsError(
-                "expected a model that was trained or loaded, got one without weights: call fit or load"
-            )
-        return self.network_, self.normaliser_
+        Raises:
+            SettingsError: a way that the model was not trained for.
+        """
+        return self._require_model().normaliser.check_mode(normalise, known_speakers=known_speakers)
+
+    def predict(self, X: Sequence[Utterance] | Sequence[Array]) -> list[list[str]]:
+        """The labels of each utterance's segments, or of each sequence of features [T, D]."""
+        return [[self.labels_[n] for n in best] for best in self.posteriors(self._seen(X))[1]]
+
+    def predict_proba(self, X: Sequence[Utterance] | Sequence[Array]) -> list[Array]:
+        """The posteriors [T, Y] of each utterance's segments, columns in the order of `labels_`."""
+        return self.posteriors(self._seen(X))[0]
+
+    def score(self, X: Sequence[Utterance] | Sequence[Array], y: Sequence[Sequence[str]] | None = None) -> float:
+        """Share of the segments that are labelled right; unlabelled segments do not count."""
+        given: list[list[str | None]]
+        given = [[s.label for s in u.segments] for u in X] if y is None else [list(labels) for labels in y]  # type: ignore[union-attr]
+        pairs = [
+            (a, g) for answer, truth in zip(self.predict(X), given, strict=True)
+            for a, g in zip(answer, truth, strict=True) if g is not None
+        ]  # fmt: skip
+        return sum(a == g for a, g in pairs) / len(pairs) if pairs else float("nan")
+
+    def _seen(self, X: Sequence[Utterance] | Sequence[Array]) -> list[Inputs]:
+        """What the model sees of utterances, or of plain features. Raises the first bad file's error."""
+        if not all(isinstance(x, Utterance) for x in X):
+            return [from_array(x) for x in X]  # type: ignore[arg-type]
+        items = featurise(X, self.features_)  # type: ignore[arg-type]
+        for item in items:
+            if item.error is not None:
+                raise item.error
+        return [i.inputs for i in items]
 
     # ---------------------------------------------------------------------------------------------- the model file
 
     @property
     def card_(self) -> dict[str, Any]:
         """What a person should know before using the model, JSON-serialisable."""
+        model = self._require_model()
         return {
-            "name": self.card.name, "version": self.version_, "description": self.card.description,
-            "preset": self.preset, "labels": self.labels_, "phone_set": self.phone_set_,
-            "licence": self.card.licence, "data": self.card.data,
-            "limits": self.card.limits, "metrics": self.metrics_, "temperature": self.temperature_,
+            "name": self.name, "version": self.version_, "description": self.description or self.system.title,
+            "preset": self.preset, "labels": model.labels, "phone_set": model.phone_set, "licence": self.licence, "data": self.data,
+            "limits": self.limits, "metrics": self.metrics_, "temperature": model.temperature,
             "created": self.provenance_.created, "command": self.provenance_.command, "seed": self.provenance_.seed,
-            "corpus": self.provenance_.corpus, "drop": list(self.drop),
-            "rate": self.features_.rate, "parameters": self.parameters_,
+            "corpus": self.provenance_.corpus, "drop": list(self.drop), "rate": model.features.rate,
+            "encoder": model.settings.encoder.kind, "normalise": model.settings.normalise, "parameters": model.parameters,
         }  # fmt: skip
-
-    @property
-    def parameters_(self) -> int:
-        """Number of weights."""
-        return 0 if self.network_ is None else sum(p.numel() for p in self.network_.parameters())
 
     def save(self, path: str | Path) -> PhoneLabeler:
         """Write the model file, whole or not at all."""
-        network, normaliser = self._ready()
-        tensors = {f"network.{k}": v.detach().contiguous() for k, v in network.state_dict().items()}
-        for name in (
-            "network.bigrams",
-            "network.trigrams",
-        ):  # label indices: four times smaller than they are in memory
-            tensors[name] = tensors[name].to(torch.int16 if len(self.labels_) <= 2**15 else torch.int64)
-        tensors |= {"normaliser.mean": normaliser.mean, "normaliser.std": normaliser.std}
-        header = modelfile.Header(
-            labels=tuple(self.labels_),
-            provenance=self.provenance_,
-            card=self.card,
-            features=self.features_.to_dict(),
-            model={
-                "preset": self.preset, "model": to_dict(self.model), "training": to_dict(self.training),
-                "drop": list(self.drop), "phone_set": self.phone_set_,
-            },
-            normaliser={"mean": "normaliser.mean", "std": "normaliser.std"},
-            ngrams={"bigrams": "network.bigrams", "trigrams": "network.trigrams"},
-            calibration={"temperature": self.temperature_},
-            metrics=self.metrics_,
+        settings = self.system
+        card = Card(self.name, self.description or settings.title, self.licence, self.data, self.limits)
+        self.version_ = storage.save_model(
+            path, self._require_model(), preset=settings.name, training=settings.training, drop=tuple(self.drop),
+            card=card, provenance=self.provenance_, metrics=self.metrics_,
         )  # fmt: skip
-        self.version_ = modelfile.write(path, tensors, header).version
         return self
 
     @classmethod
@@ -365,24 +394,25 @@ class PhoneLabeler:
         Raises:
             ModelFileError: not a model file, damaged, or one whose parts do not fit together.
         """
-        tensors, header = modelfile.read(source, name=name)
-        try:
-            settings = header.model
-            labeler = cls(
-                "",
-                model=stored_model(settings["model"]),
-                training=from_dict(TrainingSettings, settings["training"]),
-                features=FeatureSettings.from_dict(header.features),
-                drop=[str(label) for label in settings.get("drop", ())],
-            )
-            labeler.preset, labeler.card = str(settings["preset"]), header.card
-            labeler.labels_ = list(header.labels)
-            labeler.phone_set_ = str(settings.get("phone_set", recognise(header.labels)))
-            labeler.normaliser_ = networks.normaliser_of(tensors, by_speaker=labeler.model.speaker_normalised)
-            labeler.temperature_ = float(header.calibration["temperature"])
-            labeler.network_ = networks.restored(labeler.model, labeler.labels_, tensors)
-        except (SettingsError, KeyError, TypeError, ValueError, RuntimeError) as error:
-            reason = f"no {error}" if isinstance(error, KeyError) else str(error)
-            raise ModelFileError(f"expected a model file whose parts fit together, got: {reason}") from error
+        model, training, header = storage.load_model(source, name=name)
+        card = header.card
+        labeler = cls(
+            str(header.model.get("preset", "")), model=model.settings, training=training, features=model.features,
+            drop=tuple(str(label) for label in header.model.get("drop", ())), name=card.name,
+            description=card.description, licence=card.licence, data=card.data, limits=card.limits,
+        )  # fmt: skip
+        labeler._model = model
         labeler.metrics_, labeler.provenance_, labeler.version_ = header.metrics, header.provenance, header.version
         return labeler
+
+
+def _labelled_array(number: int, x: Array, labels: Sequence[str]) -> Featurised:
+    """A sequence without sound, as training takes it."""
+    inputs = from_array(x)
+    if len(inputs) != len(labels):
+        raise SettingsError(
+            f"expected a label for each of the {len(inputs)} rows of sequence {number}, got {len(labels)}",
+            pointer=f"y/{number}",
+        )
+    segments = [Segment(0.0, 0.0, label) for label in labels]
+    return Featurised(Utterance(str(number), Path(f"sequence-{number}"), segments), segments, inputs)

@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from importlib import resources
 from typing import Any, Literal, TypeVar
 
+from phonechain.features.augmentation import AugmentationSettings
 from phonechain.features.errors import SettingsError
+from phonechain.features.mfcc import FeatureSettings
 
 Covariance = Literal["shared", "diagonal", "full"]
 T = TypeVar("T")
@@ -75,17 +77,66 @@ class FactorSettings:
 
 
 @dataclass(frozen=True)
-class ModelSettings:
-    """A chain and its factors.
+class EncoderSettings:
+    """What stands before the factors (phonechain.model.encoders).
 
     Attributes:
+        kind: "none", as in the paper: factors see the segment features themselves; "segments": a recurrent network over the
+            segments; "frames": one over log-mel frames, pooled by segment, and one over the segments.
+        pooled: whether the 92 features of a segment are read beside the frames; without frames they always are.
+        bands: log-mel bands of a frame.
+        channels: of the two convolutions over frames; the second halves the rate.
+        frame_units, frame_layers: of the recurrent network over frames, a side.
+        width: of the projection that the segments' recurrent network reads.
+        segment_units, segment_layers: of that network, a side.
+        input_dropout, convolution_dropout, frame_dropout, dropout: shares set to zero in training, of the 92 features, of
+            each convolution's output, of the frame network's output, and of the projection.
+    """
+
+    kind: Literal["none", "segments", "frames"] = "none"
+    pooled: bool = True
+    bands: int = 40
+    channels: int = 96
+    frame_units: int = 96
+    frame_layers: int = 1
+    width: int = 192
+    segment_units: int = 192
+    segment_layers: int = 1
+    input_dropout: float = 0.2
+    convolution_dropout: float = 0.1
+    frame_dropout: float = 0.2
+    dropout: float = 0.4
+
+    def __post_init__(self) -> None:
+        for name, low, high in (
+            ("bands", 13, 128), ("channels", 1, 1024), ("frame_units", 1, 1024), ("frame_layers", 1, 4), ("width", 1, 2048),
+            ("segment_units", 1, 2048), ("segment_layers", 1, 4),
+        ):  # fmt: skip
+            _within(self, name, low, high)
+        for name in ("input_dropout", "convolution_dropout", "frame_dropout", "dropout"):
+            _within(self, name, 0.0, 0.95)
+
+    def features(self, base: FeatureSettings) -> FeatureSettings:
+        """The feature settings of a model with this encoder: `base` with what the encoder reads, and nothing else."""
+        framed = self.kind == "frames"
+        return dataclasses.replace(base, pooled=self.pooled or not framed, bands=self.bands if framed else 0)
+
+
+@dataclass(frozen=True)
+class ModelSettings:
+    """A chain, its factors and what encodes their input.
+
+    Attributes:
+        encoder: what stands before the factors.
         chain: "crf", normalised over the sequence, or "memm", normalised at each position.
         factors: the input-dependent factors; their log-potentials add up.
         bigram, trigram: input-independent label n-gram weights: none, one for each possible n-gram, or for each seen one.
         history: previous labels that the MEMM sees, M - 1 in the paper; unused by the CRF.
         history_dropout: share of those labels that training hides, so that the MEMM does not lean on labels which, when it is
             used, may be wrong.
-        speaker_normalised: features are normalised over each speaker's recordings instead of over the training set.
+        normalise: over what features are normalised: "model", the training set; "speaker", besides that each speaker's
+            recordings, or a lone recording; "any": training draws one of the two, or the training set alone, for each
+            utterance, so that whoever labels may choose.
     """
 
     chain: Literal["crf", "memm"] = "crf"
@@ -94,7 +145,8 @@ class ModelSettings:
     trigram: Literal["none", "dense", "sparse"] = "none"
     history: int = 1
     history_dropout: float = 0.0
-    speaker_normalised: bool = False
+    normalise: Literal["model", "speaker", "any"] = "model"
+    encoder: EncoderSettings = field(default_factory=EncoderSettings)
 
     def __post_init__(self) -> None:
         _within(self, "history", 0, 16)
@@ -121,10 +173,17 @@ class TrainingSettings:
         ngram_rate: step of the n-gram weights, as a multiple of `learning_rate`.
         l2: strength rho of the penalty rho/2 |w|^2 on factor weights; Adam decays weights apart from the gradient.
         ngram_l2: the same for n-gram weights; factors over n-grams fall under `l2`.
-        batch: utterances a step.
+        batch: utterances a step, or cut pieces of long ones, at most.
+        segments: segments a step, at most. Longer recordings are cut where they are silent, else anywhere.
+        updates: steps an epoch at least, as far as the corpus goes round: batches of a small corpus get smaller.
+        held_out: share of the speakers (or utterances) that is held out where no dev set is given.
         epochs: passes over the training set at most.
         patience: epochs without a better dev error after which training stops; 0 never stops early.
         schedule: what the step does over the epochs: stay, or fall to zero along a line or a half cosine.
+        warmup: epochs over which the step rises from zero first.
+        auxiliary: weight of a second loss, the cross entropy of a linear layer on the encoder that is not stored.
+        smoothing: share of the labels' mass that this loss spreads over all labels.
+        augmentation: what training does to what it hears.
         keep: the weights the run ends with: those of the epoch that was best on the dev set, or the last one's.
         clip: largest norm of the gradient (0: no limit).
         seed: of weights, order and dropout.
@@ -136,20 +195,31 @@ class TrainingSettings:
     l2: float = 0.0
     ngram_l2: float = 0.0
     batch: int = 32
+    segments: int = 2000
+    updates: int = 40
+    held_out: float = 0.1
     epochs: int = 15
     patience: int = 5
     schedule: Literal["constant", "linear", "cosine"] = "linear"
     keep: Literal["best", "last"] = "best"
     clip: float = 0.0
+    warmup: float = 0.0
+    auxiliary: float = 0.0
+    smoothing: float = 0.0
     seed: int = 1
+    augmentation: AugmentationSettings = field(default_factory=AugmentationSettings)
 
     def __post_init__(self) -> None:
         _within(self, "learning_rate", 1e-8, 10.0)
         _within(self, "ngram_rate", 0.0, 1e4)
-        for name in ("l2", "ngram_l2", "clip"):
+        for name in ("l2", "ngram_l2", "clip", "warmup", "auxiliary"):
             _within(self, name, 0.0, 1e6)
+        _within(self, "smoothing", 0.0, 0.9)
+        _within(self, "held_out", 0.001, 0.9)
         for name, low, high in (
             ("batch", 1, 100_000),
+            ("segments", 1, 1_000_000),
+            ("updates", 1, 100_000),
             ("epochs", 1, 100_000),
             ("patience", 0, 100_000),
             ("seed", 0, 2**31),
@@ -219,6 +289,12 @@ def from_dict(cls: type[T], values: Mapping[str, Any], where: str = "") -> T:
     if not isinstance(values, Mapping):
         raise SettingsError(
             f"expected a table of settings at {where or 'the top'}, got {values!r}", pointer=where, value=values
+        )
+    if cls is ModelSettings and isinstance(
+        values.get("speaker_normalised"), bool
+    ):  # as files of 2026 and before say it
+        values = {k: v for k, v in values.items() if k != "speaker_normalised"} | (
+            {"normalise": "speaker"} if values["speaker_normalised"] else {}
         )
     for key in values:
         if key not in names:

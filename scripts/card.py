@@ -27,7 +27,7 @@ CARD = {
 
 def main(source: str, target: str, *test: str) -> None:
     labeler = PhoneLabeler.load(source)
-    labeler.card = dataclasses.replace(labeler.card, **CARD)
+    labeler.set_params(**CARD)
     # the recorded command line names folders of the machine that it ran on
     labeler.provenance_ = dataclasses.replace(labeler.provenance_, command="scripts/train_default.sh CORPUS OUT")
     if test:

@@ -171,7 +171,7 @@ def label_files(
     ready = pipeline.prepare_utterance(audio, segmentation, labeler.features_, known=known, **more)
     [labelled] = pipeline.label_sequences(
         labeler,
-        [(ready.features, ready.segments, ready.starts)],
+        [(ready.inputs, ready.segments, ready.starts)],
         n_best=n_best,
         decode=decode,
         comparisons=[ready.comparison],

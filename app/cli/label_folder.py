@@ -81,7 +81,7 @@ def label_folder(
             speakers: dict[str, int] = {}
             batch = label_sequences(
                 labeler,
-                [(one.ready.features, one.ready.segments, one.ready.starts) for one in work],
+                [(one.ready.inputs, one.ready.segments, one.ready.starts) for one in work],
                 comparisons=[one.ready.comparison for one in work],
                 groups=[speakers.setdefault(one.pair.speaker or f"\0{n}", len(speakers)) for n, one in enumerate(work)],
                 **decoding,

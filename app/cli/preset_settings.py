@@ -43,7 +43,7 @@ def apply_changes(preset_name: str, changes: Sequence[str], base: PhoneLabeler |
 
     if base is not None:
         name = base.preset if base.preset in known.preset_names() else preset_name
-        preset = dataclasses.replace(known.preset(name), model=base.model, training=base.training)
+        preset = dataclasses.replace(known.preset(name), model=base.system.model, training=base.system.training)
     else:
         preset = known.preset(preset_name)
     assignments = [split_assignment(change) for change in changes]

@@ -117,7 +117,7 @@ def train(
         try:
             labeler.fit(
                 utterances,
-                held,
+                dev=held,
                 progress=_Report(bars).event,
                 run_dir=run,
                 base=start,
@@ -152,7 +152,7 @@ def _respell(
         found = base.label_set_.compare(corpus.labels())
         corpus.utterances = found.respell(corpus.utterances)
         for notice in found.notices():
-            bars.line(f"labels of {base.card.name or 'the base'}: {notice.message}")
+            bars.line(f"labels of {base.name or 'the base'}: {notice.message}")
     for pair in twins(corpus.labels()):
         bars.line(f"warning: {pair.notice().message}")
 

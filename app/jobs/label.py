@@ -91,7 +91,7 @@ def _label(job: Job, lines: Sequence[Line], files: Files, model: PhoneLabeler, s
         speakers: dict[str, int] = {}
         answers = labelling.label_sequences(
             model,
-            [(prepared.features, prepared.segments, prepared.starts) for _, prepared in ready],
+            [(prepared.inputs, prepared.segments, prepared.starts) for _, prepared in ready],
             n_best=options["n_best"],
             decode=options["decode"],
             comparisons=[prepared.comparison for _, prepared in ready],

@@ -127,7 +127,7 @@ def _fit(
     folder.mkdir(parents=True, exist_ok=True)
     labeler.fit(
         utterances,
-        dev,
+        dev=dev,
         progress=report.event,
         stop=report.stop,
         run_dir=folder,
@@ -142,11 +142,9 @@ def _keep_partial(workspace: Workspace, job: Job, labeler: PhoneLabeler) -> None
 
     It is no version of the model: nobody said that it is good enough, and its posteriors are not calibrated.
     """
-    from phonechain.model.learning.warm_start import recover
-
     folder = workspace.run_folder(job.id)
     try:
-        if not recover(labeler, folder):
+        if not labeler.recover(folder):
             return
         path = folder / f"partial.{job.attempt}.safetensors"
         labeler.save(path)

@@ -15,12 +15,13 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from phonechain.app.labelling.pipeline import label_sequences
 from phonechain.app.models.catalog import Entry
 from phonechain.app.problems.errors import NotReady, Overloaded
 from phonechain.app.settings import Settings, cores
+from phonechain.features.inputs import Inputs
 from phonechain.features.phones.comparison import LabelComparison
 from phonechain.features.segments import Segment
 
@@ -35,7 +36,7 @@ R = TypeVar("R")
 @dataclass(slots=True)
 class _Item:
     entry: Entry
-    features: Any
+    inputs: Inputs
     segments: list[Segment]
     n_best: int
     decode: Decoding
@@ -130,7 +131,7 @@ class Batcher:
     async def label(
         self,
         entry: Entry,
-        features: Any,
+        inputs: Inputs,
         segments: list[Segment],
         *,
         n_best: int,
@@ -145,7 +146,7 @@ class Batcher:
         """
         answer: asyncio.Future[Scored] = asyncio.get_running_loop().create_future()
         self._waiting.append(
-            _Item(entry, features, segments, n_best, decode, answer, time.perf_counter(), starts, comparison)
+            _Item(entry, inputs, segments, n_best, decode, answer, time.perf_counter(), starts, comparison)
         )
         self._wake.set()
         return await answer
@@ -192,7 +193,7 @@ def _label_batch(batch: Sequence[_Item]) -> list[Scored | Exception]:
     try:
         labelled = label_sequences(
             first.entry.labeler,
-            [(item.features, item.segments, item.starts) for item in batch],
+            [(item.inputs, item.segments, item.starts) for item in batch],
             n_best=max(item.n_best for item in batch),
             decode=first.decode,
             comparisons=[item.comparison for item in batch],

@@ -11,9 +11,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from numpy import float32
-from numpy.typing import NDArray
-
 from phonechain.app.labelling import conversion
 from phonechain.app.problems.errors import TooManySegments
 from phonechain.features import annotation as notation
@@ -31,10 +28,10 @@ from phonechain.features.errors import (
     TruncatedAudio,
     WordTier,
 )
+from phonechain.features.inputs import Inputs, extract_inputs
 from phonechain.features.mfcc import FeatureSettings
 from phonechain.features.phones.comparison import LabelComparison, LabelSet
 from phonechain.features.phones.words import looks_like_words
-from phonechain.features.pooling import extract
 from phonechain.features.segments import ROUNDING, OnBadSegment, Segment, prepare, sift
 
 if TYPE_CHECKING:
@@ -81,7 +78,7 @@ class Skipped:
 class Prepared:
     """One utterance, ready to be labelled.
 
-    `segments` are in order and inside the sound; `features` is `[T, D]`, a row for each; `duration` is in seconds;
+    `segments` are in order and inside the sound; `inputs` are what a model sees of them; `duration` is in seconds;
     `annotation` and `tier` are what the segments came from. `starts` are the places in `segments` where a new sequence
     begins; `indices[i]` is the place in the input of `segments[i]`, and `skipped` are the others by theirs.
     """
@@ -89,7 +86,7 @@ class Prepared:
     annotation: Annotation
     tier: Tier
     segments: list[Segment]
-    features: NDArray[float32]
+    inputs: Inputs
     duration: float
     notices: tuple[Notice, ...]
     starts: tuple[int, ...] = ()
@@ -189,7 +186,7 @@ def prepare_utterance(
         segmentation,
         chosen,
         segments,
-        extract(decoded, segments, settings),
+        extract_inputs(decoded, segments, settings),
         decoded.duration,
         (*segmentation.notices, *tier_notices, *label_notices, *decoded.notices, *segment_notices),
         starts=breaks(segments, gaps),
@@ -256,14 +253,17 @@ def breaks(segments: Sequence[Segment], gaps: Gaps) -> tuple[int, ...]:
 
 def label_sequences(
     labeler: PhoneLabeler,
-    items: Sequence[tuple[NDArray[float32], Sequence[Segment], Sequence[int]]],
+    items: Sequence[tuple[Inputs, Sequence[Segment], Sequence[int]]],
     *,
     n_best: int = 1,
     decode: Decoding = "posterior",
     groups: Sequence[int] | None = None,
     comparisons: Sequence[LabelComparison | None] | None = None,
+    normalise: str | None = None,
 ) -> list[list[LabelledSegment]]:
-    """Label several utterances, each (features, segments, starts), in one batch.
+    """Label several utterances, each (inputs, segments, starts), in one batch.
+
+    `groups` says which speaker each is of, `normalise` over what features are normalised: see `PhoneLabeler.normalisation`.
 
     An utterance with `starts` goes to the model as several sequences of one speaker, and comes back as one. `comparisons`
     say how the given labels of each are compared; None chooses the folding that fits the utterance.
@@ -274,22 +274,24 @@ def label_sequences(
         known.compare(s.label for s in own) if comparison is None else comparison
         for (_, own, _), comparison in zip(items, ready, strict=True)
     ]
-    features: list[NDArray[float32]] = []
+    inputs: list[Inputs] = []
     segments: list[Sequence[Segment]] = []
     owners: list[int] = []
-    for n, (rows, own, starts) in enumerate(items):
+    for n, (own_inputs, own, starts) in enumerate(items):
         edges = [0, *starts, len(own)]
         for begin, end in pairwise(edges):
-            features.append(rows[begin:end])
+            inputs.append(own_inputs.part(begin, end) if starts else own_inputs)
             segments.append(own[begin:end])
             owners.append(n)
-    speakers = owners if groups is None else [groups[n] for n in owners]
-    answers = labeler.label_features(
-        features,
+    mode = labeler.normalisation(normalise, known_speakers=groups is not None)
+    together = [groups[n] for n in owners] if mode == "speaker" and groups is not None else owners
+    answers = labeler.label_inputs(
+        inputs,
         segments=segments,
         n_best=n_best,
         decode=decode,
-        groups=speakers,
+        groups=together,
+        normalise="model" if mode == "model" else None,
         comparisons=[how[n] for n in owners],
     )
     whole: list[list[LabelledSegment]] = [[] for _ in items]

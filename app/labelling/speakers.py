@@ -86,7 +86,7 @@ def label_speakers(
     ]
     answers = pipeline.label_sequences(
         labeler,
-        [(one.features, one.segments, one.starts) for one in ready],
+        [(one.inputs, one.segments, one.starts) for one in ready],
         n_best=n_best,
         decode=decode,
         comparisons=[one.comparison for one in ready],

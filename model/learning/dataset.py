@@ -1,186 +1,113 @@
-"""Corpora -> packed, normalised sequences of segment features.
+"""Datasets: labelled sequences, normalised and packed into batches; with frames, augmented anew whenever they are used.
 
-S  sequences (utterances, or their labelled runs)      N  segments of all of them      D  features of a segment
+S  sequences (utterances, their labelled runs, or pieces of them)      N  segments of all of them      D  their features
+F  frames of all of them                                               B  log-mel bands
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
-from collections.abc import Callable, Collection, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 from torch import Tensor
 
-from phonechain.features.audio.reader import decode
-from phonechain.features.errors import CorpusError, PhonechainError
-from phonechain.features.files import write_whole
+from phonechain.features.augmentation import AugmentationSettings, augment, mask
+from phonechain.features.inputs import Frames
 from phonechain.features.mfcc import FeatureSettings
-from phonechain.features.pooling import extract
-from phonechain.features.segments import Segment, Utterance, prepare
+from phonechain.features.segments import Utterance
 from phonechain.model.chain.packing import Packing, sort_by_length
+from phonechain.model.encoders.frames import FrameBatch
+from phonechain.model.learning.extraction import Featurised
+from phonechain.model.learning.normaliser import FRAME_PRIOR, Mode, Normaliser, Statistics
+from phonechain.model.learning.splits import cut_run, labelled_runs
 
 CPU = torch.device("cpu")
 
-SPEAKER_PRIOR = 30.0
-"""Segments' worth of the training set's statistics that a speaker's own are mixed with: few segments move them little."""
-
-
-@dataclass(frozen=True)
-class Featurised:
-    """One utterance's segments (as prepared) and their features [T, D]; or the error that it met."""
-
-    utterance: Utterance
-    segments: list[Segment]
-    features: NDArray[np.float32]
-    error: PhonechainError | None = None
-
-
-def featurise(
-    utterances: Sequence[Utterance],
-    settings: FeatureSettings,
-    *,
-    cache: Path | None = None,
-    progress: Callable[[int, int], None] | None = None,
-) -> list[Featurised]:
-    """Features of every utterance, in order; a bad file becomes a row with its error and no segments.
-
-    Args:
-        cache: folder for the features of just these files, segments and settings; a second call reads them back.
-        progress: called with (done, total).
-    """
-    stored = None if cache is None else cache / f"features-{_fingerprint(utterances, settings)}.npz"
-    if stored is not None and stored.exists():
-        return _read_cache(stored, utterances)
-    results: list[Featurised] = []
-    workers = min(4, os.cpu_count() or 1)
-    # one utterance a thread: the matrix library's own threads would only get in each other's way
-    with threadpool_limits(1), ThreadPoolExecutor(max_workers=workers) as pool:
-        try:
-            for n, result in enumerate(pool.map(lambda u: _featurise_one(u, settings), utterances), 1):
-                results.append(result)
-                if progress is not None:
-                    progress(n, len(utterances))
-        except BaseException:  # Ctrl-C, or a progress callback that stops the run: what is queued is not waited for
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
-    if stored is not None:
-        _write_cache(stored, results)
-    return results
-
-
-def _featurise_one(utterance: Utterance, settings: FeatureSettings) -> Featurised:
-    nothing = np.zeros((0, 92), dtype=np.float32)
-    try:
-        audio = decode(utterance.audio, channel=utterance.channel, rate=settings.rate)
-        segments, _ = prepare(utterance.segments, audio.duration)
-        return Featurised(utterance, segments, extract(audio, segments, settings))
-    except PhonechainError as error:
-        return Featurised(utterance, [], nothing, error)
-    except OSError as error:
-        reason = f"expected a readable file, got {error.strerror or error}: {utterance.audio.name}"
-        return Featurised(utterance, [], nothing, CorpusError(reason))
-
-
-def _fingerprint(utterances: Sequence[Utterance], settings: FeatureSettings) -> str:
-    digest = hashlib.sha256(json.dumps(settings.to_dict(), sort_keys=True).encode())
-    for u in utterances:
-        stat = u.audio.stat() if u.audio.exists() else None
-        digest.update(
-            os.fsencode(u.audio.resolve()) + f" {u.channel} {stat and (stat.st_size, stat.st_mtime_ns)}\n".encode()
-        )
-        digest.update(np.asarray([(s.start, s.end) for s in u.segments], dtype=np.float64).tobytes())
-    return digest.hexdigest()[:24]
-
-
-def _write_cache(path: Path, results: Sequence[Featurised]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    times = np.asarray([(s.start, s.end) for r in results for s in r.segments], dtype=np.float64).reshape(-1, 2)
-
-    def save(spare: Path) -> None:
-        with spare.open("wb") as file:  # by name, numpy would add a suffix
-            np.savez(
-                file,
-                features=np.concatenate([r.features for r in results]),
-                times=times,
-                lengths=np.asarray([len(r.segments) for r in results]),
-                errors=np.asarray([str(r.error or "") for r in results], dtype=np.str_),
-            )
-
-    write_whole(path, save)
-
-
-def _read_cache(path: Path, utterances: Sequence[Utterance]) -> list[Featurised]:
-    with np.load(path, allow_pickle=False) as stored:
-        features, times, lengths, errors = (stored[key] for key in ("features", "times", "lengths", "errors"))
-    results, at = [], 0
-    for u, length, error in zip(utterances, lengths, errors, strict=True):
-        here = slice(at, at + int(length))
-        at += int(length)
-        # the boundaries may have been clipped, never reordered, so that the labels stay with their segments
-        segments = [Segment(float(a), float(b), s.label) for (a, b), s in zip(times[here], u.segments, strict=False)]
-        results.append(Featurised(u, segments, features[here], CorpusError(str(error)) if error else None))
-    return results
-
-
-# ---------------------------------------------------------------------------------------------------- normalising
-
-
-@dataclass(frozen=True)
-class Normaliser:
-    """Zero mean and unit standard deviation over the training set (the paper, "Labeling Experiments").
-
-    Attributes:
-        mean, std: [D].
-        by_speaker: statistics of each speaker's own recordings instead, mixed with these as a prior.
-    """
-
-    mean: Tensor
-    std: Tensor
-    by_speaker: bool = False
-
-    @classmethod
-    def fit(cls, x: NDArray[np.float32], *, by_speaker: bool = False) -> Normaliser:
-        """Statistics of the rows of `x` [N, D]; a constant feature gets unit deviation."""
-        mean, std = x.mean(0, dtype=np.float64), x.std(0, dtype=np.float64)
-        std[std < 1e-6] = 1.0
-        return cls(torch.from_numpy(mean.astype(np.float32)), torch.from_numpy(std.astype(np.float32)), by_speaker)
-
-    def apply(
-        self, x: NDArray[np.float32], groups: Sequence[int] | NDArray[np.int64] | None = None
-    ) -> NDArray[np.float32]:
-        """[N, D] normalised. `groups` [N] says whose rows belong together; None takes all as one speaker's."""
-        scaled = (x - self.mean.numpy()) / self.std.numpy()
-        if not self.by_speaker or not len(x):
-            return scaled
-        group = np.zeros(len(x), dtype=np.int64) if groups is None else np.unique(groups, return_inverse=True)[1]
-        count = np.bincount(group).astype(np.float64)[:, None]
-        total, squares = np.zeros((len(count), x.shape[1])), np.zeros((len(count), x.shape[1]))
-        np.add.at(total, group, scaled)
-        np.add.at(squares, group, np.square(scaled))
-        mean = total / (count + SPEAKER_PRIOR)
-        variance = (squares - 2 * mean * total + count * mean**2 + SPEAKER_PRIOR) / (count + SPEAKER_PRIOR)
-        return ((scaled - mean[group]) / np.sqrt(variance)[group]).astype(np.float32)
-
-
-# ------------------------------------------------------------------------------------------------------- datasets
+SMALLEST_BATCH = 64
+"""Segments under which no batch is made smaller so that an epoch has more steps."""
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Packed sequences: x [N, D], y [N] (label indices), and which sequences of the dataset they are, longest first."""
+    """Packed sequences: x [N, D], y [N] (label indices), which sequences of the dataset they are (longest first), frames."""
 
     x: Tensor
     y: Tensor
     packing: Packing
     sequences: NDArray[np.int64]
+    frames: FrameBatch | None = None
+
+
+@dataclass(frozen=True)
+class FramedSequences:
+    """The frames of a dataset's sequences.
+
+    Attributes:
+        values: [F, B] frames of all sequences, normalised; or, where they are augmented, as they are (float16).
+        starts: [S + 1] first frame of each sequence; the last entry is F.
+        times: [N, 2] start and end of each segment, seconds from its sequence's first frame.
+        period: seconds between two frames.
+        augmenter: what makes a training sequence of the frames; None where `values` is normalised already.
+    """
+
+    values: NDArray[np.float32] | NDArray[np.float16]
+    starts: NDArray[np.int64]
+    times: NDArray[np.float64]
+    period: float
+    augmenter: Augmenter | None = None
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """[S] frames of each sequence."""
+        return np.diff(self.starts)
+
+
+@dataclass(frozen=True)
+class Augmenter:
+    """Turns recorded frames into normalised, augmented ones.
+
+    Attributes:
+        speakers: [S] whose voice a sequence is.
+        statistics: of each speaker's frames, normalised over the training set.
+    """
+
+    settings: AugmentationSettings
+    features: FeatureSettings
+    normaliser: Normaliser
+    speakers: NDArray[np.int64]
+    statistics: Sequence[Statistics]
+
+    def __call__(
+        self, sequence: int, frames: NDArray[np.float32], times: NDArray[np.float64], random: np.random.Generator
+    ) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
+        """Frames [F', B] and times [T, 2] of a sequence, from its own; the same state of `random` gives the same."""
+        mode = draw_mode(self.normaliser.normalise, random)
+        frames, times, voice = augment(frames, times, self.settings, self.features, random)
+        rows = self.normaliser.scale_frames(frames, self.features, own=mode != "model")
+        if mode != "model":
+            known = self.statistics[self.speakers[sequence]]
+            if mode == "recording" or voice.additive:
+                known = Statistics.of(rows)
+            else:  # the speaker's other recordings, as if they had been changed in the same way
+                std = self.normaliser.frame_std.numpy()
+                mean = voice.apply((known.mean * std + self.normaliser.frame_mean.numpy()).astype(np.float32))
+                shifted = (mean + voice.shift - self.normaliser.frame_mean.numpy()) / std
+                variance = voice.apply((known.variance * std**2).astype(np.float32)) / std**2
+                known = Statistics(known.count, shifted.astype(np.float64), variance.astype(np.float64))
+            rows = known.standardise(rows, FRAME_PRIOR)
+        mask(rows, self.settings, random)
+        return rows, times
+
+
+def draw_mode(normalise: str, random: np.random.Generator) -> Mode:
+    """How a training utterance is normalised: one time in ten over the training set alone, if a model is to answer so."""
+    drawn = random.random()
+    if normalise == "any":
+        return "model" if drawn < 0.1 else "speaker" if drawn < 0.55 else "recording"
+    return "speaker" if normalise == "speaker" else "model"
 
 
 @dataclass(frozen=True)
@@ -192,12 +119,18 @@ class Dataset:
         y: [N] int64.
         starts: [S + 1] first row of each sequence; the last entry is N.
         groups: [S] which utterance (or speaker) a sequence belongs to, for resampling; any integers.
+        frames: their frames, for encoders that read them.
+        variants: [V, N, D] augmented features, of which training takes one in place of `x` now and then.
+        variant_share: how often.
     """
 
     x: NDArray[np.float32]
     y: NDArray[np.int64]
     starts: NDArray[np.int64]
     groups: NDArray[np.int64]
+    frames: FramedSequences | None = None
+    variants: NDArray[np.float32] | None = None
+    variant_share: float = 0.0
 
     def __len__(self) -> int:
         return len(self.starts) - 1
@@ -211,100 +144,208 @@ class Dataset:
         """[T] label indices of one sequence."""
         return self.y[self.starts[sequence] : self.starts[sequence + 1]]
 
-    def batch(self, sequences: NDArray[np.int64], device: torch.device = CPU) -> Batch:
-        """The given sequences, packed."""
+    def batch(
+        self,
+        sequences: NDArray[np.int64],
+        device: torch.device = CPU,
+        random: np.random.Generator | None = None,
+    ) -> Batch:
+        """The given sequences, packed; with `random`, augmented as training wants them."""
         chosen = sequences[sort_by_length(self.lengths[sequences])]
         packing = Packing(tuple(int(n) for n in self.lengths[chosen]), device)
         time, sequence = packing.time.cpu().numpy(), packing.sequence.cpu().numpy()
         rows = self.starts[chosen][sequence] + time
-        return Batch(
-            torch.from_numpy(self.x[rows]).to(device), torch.from_numpy(self.y[rows]).to(device), packing, chosen
-        )  # fmt: skip
+        x = self.x[rows]
+        if self.variants is not None and random is not None:
+            which = np.where(
+                random.random(len(chosen)) < self.variant_share,
+                random.integers(len(self.variants), size=len(chosen)),
+                -1,
+            )
+            x = np.where((which >= 0)[sequence, None], self.variants[which[sequence], rows], x)
+        frames = None if self.frames is None else self._frame_batch(self.frames, chosen, packing, random, device)
+        return Batch(torch.from_numpy(x).to(device), torch.from_numpy(self.y[rows]).to(device), packing, chosen, frames)
+
+    def _frame_batch(
+        self,
+        frames: FramedSequences,
+        chosen: NDArray[np.int64],
+        packing: Packing,
+        random: np.random.Generator | None,
+        device: torch.device,
+    ) -> FrameBatch:
+        values, times = [], []
+        for s in chosen:
+            own = np.asarray(frames.values[frames.starts[s] : frames.starts[s + 1]], dtype=np.float32)
+            when = frames.times[self.starts[s] : self.starts[s + 1]]
+            if frames.augmenter is not None:
+                own, when = frames.augmenter(int(s), own, when, random or np.random.default_rng(int(s)))
+            values.append(own)
+            times.append(when)
+        return FrameBatch.of(values, times, packing, frames.period, device)
 
     def batches(
         self, size: int, *, order: NDArray[np.int64] | None = None, device: torch.device = CPU
     ) -> Iterator[Batch]:
         """All sequences, `size` at a time, in `order` (default: by length, which wastes no steps)."""
-        order = sort_by_length(self.lengths) if order is None else order
+        order = sort_by_length(self._weights) if order is None else order
         for at in range(0, len(order), size):
             yield self.batch(order[at : at + size], device)
 
+    def plan(self, size: int, segments: int, updates: int, random: np.random.Generator) -> list[NDArray[np.int64]]:
+        """The batches of an epoch: all sequences in random order.
 
-def labelled_runs(
-    labels: Sequence[str | None], index: dict[str, int], drop: Collection[str] = ()
-) -> list[tuple[list[int], list[int]]]:
-    """Runs of consecutive labelled segments as (positions, label indices).
+        Each has at most `size` sequences and `segments` segments, fewer where that takes an epoch to `updates` steps. Those
+        with frames hold sequences of like length, so that little is padded.
+        """
+        limit = min(segments, max(SMALLEST_BATCH, -(-len(self.y) // updates)))
+        order = random.permutation(len(self))
+        if self.frames is not None:
+            order = order[np.argsort(self._weights[order] * np.exp(0.15 * random.normal(size=len(order))))]
+        plan: list[NDArray[np.int64]] = []
+        begin, held = 0, 0
+        for n, length in enumerate(self.lengths[order]):
+            if n > begin and (n - begin == size or held + length > limit):
+                plan.append(order[begin:n])
+                begin, held = n, 0
+            held += int(length)
+        if begin < len(order):
+            plan.append(order[begin:])
+        if self.frames is not None:
+            plan = [plan[n] for n in random.permutation(len(plan))]
+        return plan
 
-    A dropped label is left out and the chain runs across it, as TIMIT's `q` is by custom. An unlabelled segment, or one
-    whose label the index does not know, ends a run: what stood there is not known, so nothing is learnt of its neighbours'
-    sequence.
-    """
-    runs: list[tuple[list[int], list[int]]] = [([], [])]
-    for position, label in enumerate(labels):
-        if label in drop:
-            continue
-        if label is None or label not in index:
-            if runs[-1][0]:
-                runs.append(([], []))
-            continue
-        runs[-1][0].append(position)
-        runs[-1][1].append(index[label])
-    return [run for run in runs if run[0]]
+    @property
+    def _weights(self) -> NDArray[np.int64]:
+        """[S] what a sequence takes of a batch's time."""
+        return self.lengths if self.frames is None else self.frames.lengths
 
 
 def dataset(
-    items: Sequence[Featurised], labels: Sequence[str], normaliser: Normaliser, *, drop: Collection[str] = ()
+    items: Sequence[Featurised],
+    labels: Sequence[str],
+    normaliser: Normaliser,
+    *,
+    drop: Collection[str] = (),
+    features: FeatureSettings | None = None,
+    augmentation: AugmentationSettings | None = None,
+    cut: bool = False,
 ) -> Dataset:
-    """Labelled, normalised sequences; utterances with an error, and segments without a known label, are left out."""
+    """Labelled, normalised sequences; utterances with an error, and segments without a known label, are left out.
+
+    Args:
+        augmentation: what batches that are given a generator do to their sequences; None for data to test on, normalised as
+            a lone recording or, by a model that needs it, with the speaker's others.
+        cut: whether long sequences are cut into pieces, for training.
+    """
+    features = features or FeatureSettings()
     index = {label: n for n, label in enumerate(labels)}
     good = [item for item in items if item.error is None and len(item.segments)]
-    speakers = {name: n for n, name in enumerate(dict.fromkeys(_speaker(i.utterance) for i in good))}
-    x = [item.features for item in good]
-    counts = [len(f) for f in x]
-    who = np.repeat([speakers[_speaker(i.utterance)] for i in good], counts) if good else np.zeros(0, dtype=np.int64)
-    normal = normaliser.apply(np.concatenate(x) if x else np.zeros((0, len(normaliser.mean)), dtype=np.float32), who)
-    rows: list[int] = []
-    y: list[int] = []
-    starts, groups, at = [0], [], 0
-    for n, (item, count) in enumerate(zip(good, counts, strict=True)):
-        for positions, indices in labelled_runs([s.label for s in item.segments], index, drop):
-            rows.extend(at + p for p in positions)
-            y.extend(indices)
-            starts.append(len(rows))
-            groups.append(n)
-        at += count
-    return Dataset(
-        np.ascontiguousarray(normal[rows]),
-        np.asarray(y, dtype=np.int64),
-        np.asarray(starts),
-        np.asarray(groups, dtype=np.int64),
+    names = {name: n for n, name in enumerate(dict.fromkeys(_speaker(i.utterance) for i in good))}
+    who = [names[_speaker(i.utterance)] for i in good]
+    mode: Mode = (
+        "speaker" if normaliser.normalise == "speaker" else "model" if normaliser.normalise == "model" else "recording"
     )
+    groups = who if mode == "speaker" else list(range(len(good)))
+    inputs = normaliser.apply_inputs([i.inputs for i in good], features, groups, mode)
+    augmented = augmentation is not None and augmentation.active and bool(features.bands)
+    parts, pieces, y, runs = [], [], [], []
+    for n, item in enumerate(good):
+        for positions, indices in labelled_runs([s.label for s in item.segments], index, drop):
+            for piece in cut_run(positions, item.segments) if cut else [slice(0, len(positions))]:
+                kept = np.asarray(positions[piece], dtype=np.int64)
+                source = item.inputs if augmented else inputs[n]
+                whole = source.part(int(kept[0]), int(kept[-1]) + 1)
+                pieces.append((whole.frames, whole.times[kept - kept[0]]))
+                parts.append((n, kept))
+                y.extend(indices[piece])
+                runs.append(len(kept))
+    starts = np.concatenate([[0], np.cumsum(runs)]).astype(np.int64)
+    return Dataset(
+        _rows([i.segments for i in inputs], parts, len(normaliser.mean)),
+        np.asarray(y, dtype=np.int64),
+        starts,
+        np.asarray([n for n, _ in parts], dtype=np.int64),
+        _framed(
+            pieces, features, _augmenter(normaliser, features, augmentation, good, who, parts) if augmented else None
+        )
+        if features.bands
+        else None,
+        *_variants(normaliser, augmentation, good, who, parts),
+    )
+
+
+def _rows(
+    x: Sequence[NDArray[np.float32]], parts: Sequence[tuple[int, NDArray[np.int64]]], width: int
+) -> NDArray[np.float32]:
+    """[N, D] the rows of all sequences, one after the other."""
+    return np.concatenate([np.zeros((0, width), dtype=np.float32), *(x[n][kept] for n, kept in parts)])
+
+
+def _framed(
+    pieces: Sequence[tuple[Frames, NDArray[np.float64]]],
+    features: FeatureSettings,
+    augmenter: Augmenter | None,
+) -> FramedSequences:
+    kind = np.float32 if augmenter is None else np.float16
+    nothing = np.zeros((0, features.bands), dtype=kind)
+    return FramedSequences(
+        np.concatenate([nothing, *(frames.astype(kind) for frames, _ in pieces)]),
+        np.concatenate([[0], np.cumsum([len(frames) for frames, _ in pieces])]).astype(np.int64),
+        np.concatenate([np.zeros((0, 2)), *(times for _, times in pieces)]),
+        features.frame_period,
+        augmenter,
+    )
+
+
+def _augmenter(
+    normaliser: Normaliser,
+    features: FeatureSettings,
+    augmentation: AugmentationSettings | None,
+    good: Sequence[Featurised],
+    who: Sequence[int],
+    parts: Sequence[tuple[int, NDArray[np.int64]]],
+) -> Augmenter:
+    assert augmentation is not None
+    frames: list[list[NDArray[np.float32]]] = [[] for _ in range(max(who, default=-1) + 1)]
+    for item, speaker in zip(good, who, strict=True):
+        frames[speaker].append(normaliser.scale_frames(item.inputs.frames, features, own=True))
+    speakers = np.asarray([who[n] for n, _ in parts], dtype=np.int64)
+    statistics = [Statistics.of(np.concatenate(own)) for own in frames]
+    return Augmenter(augmentation, features, normaliser, speakers, statistics)
+
+
+def _variants(
+    normaliser: Normaliser,
+    augmentation: AugmentationSettings | None,
+    good: Sequence[Featurised],
+    who: Sequence[int],
+    parts: Sequence[tuple[int, NDArray[np.int64]]],
+) -> tuple[NDArray[np.float32] | None, float]:
+    """Segment features of warped filter banks and, where training draws it, of the other normalisation."""
+    if augmentation is None or not len(normaliser.mean) or not good:
+        return None, 0.0
+    warped = [i.warped for i in good]
+    modes: list[Mode] = ["recording", "speaker"] if normaliser.normalise == "any" else [
+        "speaker" if normaliser.normalise == "speaker" else "model"
+    ]  # fmt: skip
+    plain = [i.inputs.segments for i in good]
+    versions = [[w[v] for w in warped] for v in range(min(len(w) for w in warped))]
+    if normaliser.normalise == "any":
+        versions = [plain] * max(1, len(versions)) + versions  # half of the draws change the normalisation alone
+    made = []
+    for mode in modes:
+        for version in versions:
+            lengths = [len(rows) for rows in version]
+            group = np.repeat(who if mode == "speaker" else list(range(len(good))), lengths)
+            rows = np.split(normaliser.apply(np.concatenate(version), group, mode=mode), np.cumsum(lengths)[:-1])
+            made.append(_rows(rows, parts, len(normaliser.mean)))
+    if not made:
+        return None, 0.0
+    share = 1.0 if normaliser.normalise == "any" else augmentation.warp
+    return np.stack(made), share
 
 
 def _speaker(utterance: Utterance) -> str:
     """Whose recording it is; unknown speakers are taken to be one a recording."""
     return utterance.speaker if utterance.speaker is not None else f"\0{utterance.id}"
-
-
-def hold_out(utterances: Sequence[Utterance], share: float, seed: int) -> tuple[list[Utterance], list[Utterance]]:
-    """(train, dev): whole speakers are held out where there are at least five, utterances otherwise; at least one each.
-
-    Raises:
-        CorpusError: fewer than two utterances.
-    """
-    if len(utterances) < 2:
-        raise CorpusError(
-            f"expected at least 2 utterances to hold some out for early stopping, got {len(utterances)}",
-            value=len(utterances), limit=2,
-        )  # fmt: skip
-    random = np.random.default_rng(seed)
-    speakers = sorted({u.speaker for u in utterances if u.speaker is not None})
-    if len(speakers) >= 5:
-        out = set(random.permutation(speakers)[: max(1, round(share * len(speakers)))].tolist())
-        dev = [u.speaker in out for u in utterances]
-    else:
-        chosen = set(random.permutation(len(utterances))[: max(1, round(share * len(utterances)))].tolist())
-        dev = [n in chosen for n in range(len(utterances))]
-    return [u for u, d in zip(utterances, dev, strict=True) if not d], [
-        u for u, d in zip(utterances, dev, strict=True) if d
-    ]

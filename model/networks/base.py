@@ -9,6 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from phonechain.model.chain.packing import Packing
+from phonechain.model.encoders.encoder import build_encoder
+from phonechain.model.encoders.frames import FrameBatch
 from phonechain.model.settings import ModelSettings
 
 
@@ -29,10 +31,12 @@ class Factor(nn.Module, ABC):
 
 
 class SequenceNetwork(nn.Module, ABC):
-    """Segment features to a distribution over label sequences.
+    """Segment features and frames to a distribution over label sequences.
+
+    `encode` is called first; all else takes what it gives.
 
     Args:
-        settings: the factors, and which n-gram weights there are.
+        settings: the encoder, the factors, and which n-gram weights there are.
         features: D, features of a segment.
         labels: Y.
         bigrams: [P, 2] label bigrams seen in training.
@@ -42,9 +46,10 @@ class SequenceNetwork(nn.Module, ABC):
         decoding: whether the answer is each segment's most probable label or the most probable sequence; it is what the
             error on a dev set counts.
         noise: generator of the dropout.
+        auxiliary: a layer on the encoder that training alone uses, while it lasts.
 
     Shape:
-        x [N, D], normalised, rows packed as `packing` says.
+        x [N, D], normalised, rows packed as `packing` says; h [N, E], what `encode` gives, which is x without an encoder.
     """
 
     decoding: Literal["posterior", "viterbi"] = "posterior"
@@ -64,7 +69,19 @@ class SequenceNetwork(nn.Module, ABC):
         self.settings, self.features, self.labels = settings, features, labels
         self.register_buffer("bigrams", torch.zeros(0, 2, dtype=torch.long) if bigrams is None else bigrams)
         self.register_buffer("trigrams", torch.zeros(0, 3, dtype=torch.long) if trigrams is None else trigrams)
+        self.encoder = build_encoder(settings.encoder, features)
         self.noise: torch.Generator | None = None
+        self.auxiliary: nn.Linear | None = None
+
+    def encode(self, x: Tensor, packing: Packing, frames: FrameBatch | None = None) -> Tensor:
+        """[N, E] what the factors see, from segment features [N, D] and, for an encoder that reads them, frames."""
+        self.encoder.noise = self.noise
+        h: Tensor = self.encoder(x, packing, frames)
+        return h
+
+    def encoder_parameters(self) -> list[nn.Parameter]:
+        """The encoder's weights; none without one."""
+        return list(self.encoder.parameters())
 
     @abstractmethod
     def reset(self, generator: torch.Generator | None = None) -> None:
@@ -76,16 +93,16 @@ class SequenceNetwork(nn.Module, ABC):
 
     @abstractmethod
     def factor_parameters(self) -> list[nn.Parameter]:
-        """Every other weight."""
+        """The factors' weights."""
 
     @abstractmethod
-    def loss(self, x: Tensor, labels: Tensor, packing: Packing) -> Tensor:
+    def loss(self, h: Tensor, labels: Tensor, packing: Packing) -> Tensor:
         """Negative log-likelihood of the labels [N], a mean over segments; differentiable."""
 
     @abstractmethod
-    def posteriors(self, x: Tensor, packing: Packing, *, temperature: float = 1.0) -> Tensor:
+    def posteriors(self, h: Tensor, packing: Packing, *, temperature: float = 1.0) -> Tensor:
         """[N, Y] p(y_t | x) at `temperature`."""
 
     @abstractmethod
-    def decode(self, x: Tensor, packing: Packing) -> Tensor:
+    def decode(self, h: Tensor, packing: Packing) -> Tensor:
         """[N] the most probable label sequences, or the best that the search finds."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import torch
 from torch import Tensor
 
-from phonechain.features.pooling import FEATURE_NAMES
-from phonechain.model.learning.dataset import Dataset, Normaliser
+from phonechain.model.learning.dataset import Dataset
+from phonechain.model.learning.normaliser import Normaliser
 from phonechain.model.networks import ngrams
 from phonechain.model.networks.base import SequenceNetwork
 from phonechain.model.networks.crf import ConditionalRandomField, FactorModel
@@ -25,18 +26,30 @@ def build(settings: ModelSettings, features: int, labels: Sequence[str], data: D
     )
 
 
-def normaliser_of(tensors: Mapping[str, Tensor], *, by_speaker: bool) -> Normaliser:
+def restore_normaliser(tensors: Mapping[str, Tensor], settings: ModelSettings, level: float = 0.0) -> Normaliser:
     """The normaliser in a model file; ValueError where it cannot be one."""
-    mean, std = tensors["normaliser.mean"], tensors["normaliser.std"]
-    if mean.shape != std.shape or mean.dim() != 1 or not bool((std > 0).all()):
-        raise ValueError(
-            f"a normaliser of shapes {tuple(mean.shape)} and {tuple(std.shape)}, or deviations not above 0"
-        )
-    return Normaliser(mean.float(), std.float(), by_speaker)
+    made = []
+    for mean_name, std_name in (("mean", "std"), ("frame_mean", "frame_std")):
+        mean, std = (tensors.get(f"normaliser.{n}", torch.zeros(0)) for n in (mean_name, std_name))
+        if mean.shape != std.shape or mean.dim() != 1 or not bool((std > 0).all()):
+            raise ValueError(
+                f"a normaliser of shapes {tuple(mean.shape)} and {tuple(std.shape)}, or deviations not above 0"
+            )
+        made.append((mean.float(), std.float()))
+    wanted = settings.encoder.bands if settings.encoder.kind == "frames" else 0
+    if len(made[1][0]) != wanted:
+        raise ValueError(f"a normaliser of {len(made[1][0])} bands for an encoder that reads {wanted}")
+    return Normaliser(*made[0], settings.normalise, *made[1], level)
 
 
-def restored(settings: ModelSettings, labels: Sequence[str], tensors: Mapping[str, Tensor]) -> SequenceNetwork:
-    """The network in a model file, ready to label; KeyError, ValueError or RuntimeError where its parts do not fit."""
+def restore_network(
+    settings: ModelSettings, features: int, labels: Sequence[str], tensors: Mapping[str, Tensor]
+) -> SequenceNetwork:
+    """The network in a model file, ready to label; KeyError, ValueError or RuntimeError where its parts do not fit.
+
+    Args:
+        features: D, features of a segment.
+    """
     weights = {k.removeprefix("network."): v for k, v in tensors.items() if k.startswith("network.")}
     y = len(labels)
     for name, n in (("bigrams", 2), ("trigrams", 3)):
@@ -47,8 +60,6 @@ def restored(settings: ModelSettings, labels: Sequence[str], tensors: Mapping[st
             or (len(table) and not (0 <= int(table.min()) <= int(table.max()) < y))
         ):
             raise ValueError(f"{name} of shape {tuple(table.shape)}, or with labels outside 0..{y - 1}")
-    network = CHAINS[settings.chain](
-        settings, len(FEATURE_NAMES), y, bigrams=weights["bigrams"], trigrams=weights["trigrams"]
-    )
-    network.load_state_dict(weights)
+    network = CHAINS[settings.chain](settings, features, y, bigrams=weights["bigrams"], trigrams=weights["trigrams"])
+    network.load_state_dict({k: v.float() if v.is_floating_point() else v for k, v in weights.items()})
     return network.eval()

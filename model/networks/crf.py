@@ -18,7 +18,7 @@ BUDGET = 192 * 2**20
 
 
 class FactorModel(SequenceNetwork):
-    """Input-dependent factors whose log-potentials add up: what both chains stand on.
+    """An encoder, and input-dependent factors on it whose log-potentials add up: what both chains stand on.
 
     Args:
         settings, features, labels, bigrams, trigrams: as in SequenceNetwork; sparse bigram weights and factors over two
@@ -38,11 +38,12 @@ class FactorModel(SequenceNetwork):
         outputs = {1: labels, 2: len(self.bigrams), 3: len(self.trigrams)}
         self.factor_settings = [f for f in settings.factors if outputs[f.labels]]
         self.factors = nn.ModuleList(
-            factors.build(f, f.segments * features, outputs[f.labels]) for f in self.factor_settings
+            factors.build(f, f.segments * self.encoder.width, outputs[f.labels]) for f in self.factor_settings
         )
 
     def reset(self, generator: torch.Generator | None = None) -> None:
-        """Draw the factors' weights; n-gram weights start from zero."""
+        """Draw the encoder's and the factors' weights; n-gram weights start from zero."""
+        self.encoder.reset(generator)
         for factor in self.factors:
             assert isinstance(factor, Factor)
             factor.reset(generator)
@@ -50,17 +51,17 @@ class FactorModel(SequenceNetwork):
             nn.init.zeros_(weight)
 
     def factor_parameters(self) -> list[nn.Parameter]:
-        """Every other weight."""
+        """The factors' weights."""
         return list(self.factors.parameters())
 
-    def scores(self, x: Tensor, packing: Packing, rows: slice = ALL) -> dict[int, Tensor]:
+    def scores(self, h: Tensor, packing: Packing, rows: slice = ALL) -> dict[int, Tensor]:
         """The sum of the factors over n labels, by n: [N, Y], or [N, P] for the n-grams of the inventory; of some rows only."""
         scores: dict[int, Tensor] = {}
         windows: dict[range, Tensor] = {}
         for settings, factor in zip(self.factor_settings, self.factors, strict=True):
             steps = window_steps(settings)
             if steps not in windows:
-                windows[steps] = window(x, packing, steps, rows)
+                windows[steps] = window(h, packing, steps, rows)
             value = factor(self._drop(windows[steps], settings))
             n = settings.labels
             if n > 1 and settings.centred:
@@ -80,7 +81,7 @@ class ConditionalRandomField(FactorModel):
     """p(y | x) of Eq. pcrf, with any number of factors over windows of m segments and n labels.
 
     Shape:
-        x [N, D], normalised, rows packed as `packing` says.
+        h [N, E], rows packed as `packing` says.
     """
 
     def __init__(
@@ -105,9 +106,9 @@ class ConditionalRandomField(FactorModel):
         """The input-independent weights, which want a step and a penalty of their own."""
         return [w for w in (self.bigram_weight, self.trigram_weight) if w is not None]
 
-    def potentials(self, x: Tensor, packing: Packing, rows: slice = ALL) -> chain.Potentials:
+    def potentials(self, h: Tensor, packing: Packing, rows: slice = ALL) -> chain.Potentials:
         """Log-potentials of the batch, or of some positions of a batch of one sequence."""
-        scores = self.scores(x, packing, rows)
+        scores = self.scores(h, packing, rows)
         dense = {n: ngrams.to_dense(s, self._inventory(n), self.labels) for n, s in scores.items() if n > 1}
         return chain.Potentials(
             packing if rows == ALL else Packing((len(scores[1]),), packing.device),
@@ -126,11 +127,11 @@ class ConditionalRandomField(FactorModel):
             return weight
         return ngrams.to_dense(weight, self._inventory(n), self.labels)
 
-    def loss(self, x: Tensor, labels: Tensor, packing: Packing) -> Tensor:
+    def loss(self, h: Tensor, labels: Tensor, packing: Packing) -> Tensor:
         """Negative log-likelihood of the labels [N], a mean over segments, so that long utterances count as they should."""
-        return -chain.log_likelihood(self.potentials(x, packing), labels).sum() / packing.rows
+        return -chain.log_likelihood(self.potentials(h, packing), labels).sum() / packing.rows
 
-    def posteriors(self, x: Tensor, packing: Packing, *, temperature: float = 1.0) -> Tensor:
+    def posteriors(self, h: Tensor, packing: Packing, *, temperature: float = 1.0) -> Tensor:
         """[N, Y] p(y_t | x), the whole chain at `temperature`.
 
         What would take more memory than BUDGET is done in parts: some sequences at a time, a long one in windows.
@@ -143,7 +144,7 @@ class ConditionalRandomField(FactorModel):
             return self.potentials(part, its, span).scaled(1.0 / temperature)
 
         with torch.no_grad():
-            return in_parts(x, packing, max(2, BUDGET // self._bytes_per_row()), whole, window)
+            return in_parts(h, packing, max(2, BUDGET // self._bytes_per_row()), whole, window)
 
     def _bytes_per_row(self) -> int:
         """About what a segment takes while its sequence is labelled: messages, and tables of its own n-grams."""
@@ -151,9 +152,9 @@ class ConditionalRandomField(FactorModel):
         y, order = self.labels, 2 if self.settings.order == 2 else 1
         return 16 * (4 * y + y**order + (y**widest if widest > 1 else 0))
 
-    def decode(self, x: Tensor, packing: Packing) -> Tensor:
+    def decode(self, h: Tensor, packing: Packing) -> Tensor:
         """[N] the most probable label sequences (Viterbi)."""
-        return chain.viterbi(self.potentials(x, packing))[0]
+        return chain.viterbi(self.potentials(h, packing))[0]
 
 
 def window(x: Tensor, packing: Packing, steps: range, rows: slice = ALL) -> Tensor:

@@ -20,7 +20,7 @@ from phonechain.features.errors import CorpusError
 from phonechain.features.phones.comparison import LabelComparison
 from phonechain.features.segments import Utterance
 from phonechain.model.labeler import Decoding, PhoneLabeler
-from phonechain.model.learning.dataset import Featurised, featurise
+from phonechain.model.learning.extraction import Featurised, featurise
 from phonechain.model.learning.training import Progress
 from phonechain.model.scoring.calibration import (
     DoubtRow,
@@ -281,7 +281,7 @@ def score(
             break
         kept = [[n for n, s in enumerate(items[i].segments) if s.label not in drop] for i in batch]
         groups = np.unique([_speaker(items[i], i) for i in batch], return_inverse=True)[1].tolist()
-        inputs = [items[i].features[k] for i, k in zip(batch, kept, strict=True)]
+        inputs = [items[i].inputs.select(k) for i, k in zip(batch, kept, strict=True)]
         posteriors, best = labeler.posteriors(inputs, viterbi=decode == "viterbi", groups=groups)
         for i, k, p, guess in zip(batch, kept, posteriors, best, strict=True):
             labels = [items[i].segments[n].label for n in k]

@@ -305,7 +305,7 @@ def test_phones_shows_the_folding_of_a_file(tmp_path: Path, capfd: pytest.Captur
 def test_a_model_file_says_its_phone_set(tmp_path: Path) -> None:
     labeler = PhoneLabeler.load(samples_model())
     assert labeler.card_["phone_set"] == "arpabet"  # inferred: the shipped file says nothing
-    labeler.phone_set_ = "ipa"
+    labeler.model_.phone_set = "ipa"
     labeler.save(tmp_path / "m.safetensors")
     assert PhoneLabeler.load(tmp_path / "m.safetensors").label_set_.phone_set == "ipa"
 

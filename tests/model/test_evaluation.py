@@ -410,9 +410,11 @@ def test_a_trained_labeler_is_evaluated_from_sound(tmp_path: Path, speaker_norma
     us = tones(tmp_path, 10)
     labeler = PhoneLabeler(
         "",
-        model=ModelSettings(factors=(FactorSettings(kind="linear"),), speaker_normalised=speaker_normalised),
+        model=ModelSettings(
+            factors=(FactorSettings(kind="linear"),), normalise="speaker" if speaker_normalised else "model"
+        ),
         training=TrainingSettings(epochs=8, batch=2, learning_rate=0.02),
-    ).fit(us[:6], us[6:8])
+    ).fit(us[:6], dev=us[6:8])
     found = evaluate(labeler, us[8:])
     assert found.segments == 24
     assert found.per <= 0.1

@@ -10,9 +10,10 @@ import pytest
 import torch
 
 from phonechain.features.errors import SettingsError
+from phonechain.features.inputs import Inputs
 from phonechain.features.segments import Segment, Utterance
 from phonechain.model.labeler import PhoneLabeler
-from phonechain.model.learning.dataset import Featurised
+from phonechain.model.learning.extraction import Featurised
 from phonechain.model.settings import Preset, from_dict, preset, preset_names, to_dict
 
 NAMES = [
@@ -22,17 +23,38 @@ NAMES = [
 
 
 def corpus(utterances: int, seed: int) -> list[Featurised]:
-    """Utterances of 2 to 12 segments, 5 labels in a noisy cycle, each with a mean of its own in the 92 features."""
+    """Utterances of 2 to 12 segments, 5 labels in a noisy cycle, each with a mean of its own in features and frames."""
     random = np.random.default_rng(seed)
     means = np.random.default_rng(0).normal(0.0, 0.35, (5, 92))
+    spectra = np.random.default_rng(1).normal(0.0, 1.0, (5, 40))
     items = []
     for n in range(utterances):
         y = (np.arange(random.integers(2, 13)) + random.integers(5)) % 5
         y = np.where(random.random(len(y)) < 0.2, random.integers(0, 5, len(y)), y)
         segments = [Segment(0.1 * t, 0.1 * (t + 1), "abcde"[label]) for t, label in enumerate(y)]
         x = (means[y] + random.normal(0.0, 1.0, (len(y), 92))).astype(np.float32)
-        items.append(Featurised(Utterance(f"u{n}", Path(f"u{n}.wav"), segments, f"s{n % 4}", None), segments, x))
+        times = np.asarray([(s.start, s.end) for s in segments])
+        # ten frames a segment, about a mean of each label, at the level of speech
+        frames = np.repeat(spectra[y], 10, axis=0) + random.normal(0.0, 1.0, (10 * len(y), 40)) - 2
+        inputs = Inputs(x, times, frames.astype(np.float32), 0.01)
+        items.append(Featurised(Utterance(f"u{n}", Path(f"u{n}.wav"), segments, f"s{n % 4}", None), segments, inputs))
     return items
+
+
+def small(given: Preset) -> Preset:
+    """Two epochs; encoders narrow, with a few more."""
+    epochs = 2 if given.model.encoder.kind == "none" else 8
+    encoder = dataclasses.replace(given.model.encoder, channels=24, frame_units=16, width=32, segment_units=24)
+    return dataclasses.replace(
+        given,
+        model=dataclasses.replace(given.model, encoder=encoder),
+        training=dataclasses.replace(
+            given.training,
+            epochs=epochs,
+            batch=8,
+            learning_rate=min(1e-2, 5 * given.training.learning_rate) if epochs > 2 else given.training.learning_rate,
+        ),
+    )
 
 
 def test_the_systems_of_the_paper_are_there() -> None:
@@ -53,8 +75,8 @@ def test_a_preset_is_plain_values(name: str) -> None:
 
 @pytest.mark.parametrize("name", preset_names())
 def test_a_preset_trains_and_survives_its_model_file(name: str, tmp_path: Path) -> None:
-    given = preset(name)
-    labeler = PhoneLabeler(name, training=dataclasses.replace(given.training, epochs=2, batch=8))
+    given = small(preset(name))
+    labeler = PhoneLabeler(name, model=given.model, training=given.training)
     dev = corpus(20, 2)
     labeler.fit_featurised(corpus(80, 1), dev)
     assert labeler.metrics_["dev_error"] < 0.6  # 0.8 by chance
@@ -65,7 +87,7 @@ def test_a_preset_trains_and_survives_its_model_file(name: str, tmp_path: Path) 
     assert labeler.network_ is not None
     stored = again.network_.state_dict()
     assert all(torch.equal(stored[k], v) for k, v in labeler.network_.state_dict().items())
-    items = [i.features for i in dev]
+    items = [i.inputs for i in dev]
     for viterbi in (False, True):
         p, best = labeler.posteriors(items, viterbi=viterbi)
         p_again, best_again = again.posteriors(items, viterbi=viterbi)

@@ -18,9 +18,10 @@ import torch
 
 from phonechain.features.errors import TrainingError
 from phonechain.model.chain import inference as chain
-from phonechain.model.learning import training
+from phonechain.model.learning import checkpoint
 from phonechain.model.learning.dataset import Dataset
-from phonechain.model.learning.training import CHECKPOINT, Progress, dev_error, fit_temperature, train
+from phonechain.model.learning.temperature import fit_temperature
+from phonechain.model.learning.training import CHECKPOINT, Progress, dev_error, train
 from phonechain.model.networks.base import SequenceNetwork
 from phonechain.model.networks.build import build as build_network
 from phonechain.model.networks.crf import ConditionalRandomField
@@ -220,7 +221,7 @@ def test_a_checkpoint_stays_whole_when_the_next_cannot_be_written(
 
     def after_one_epoch(p: Progress) -> None:
         if p.stage == "epoch":
-            monkeypatch.setattr(training, "save_file", full)
+            monkeypatch.setattr(checkpoint, "save_file", full)
 
     with pytest.raises(OSError, match="No space"):
         train(network(), data(60, 1), data(40, 2), QUICK, run_dir=tmp_path, progress=after_one_epoch)

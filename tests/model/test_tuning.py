@@ -9,19 +9,21 @@ import numpy as np
 import pytest
 import torch
 
+from phonechain.features.errors import SettingsError
 from phonechain.features.mfcc import FeatureSettings
 from phonechain.features.segments import Segment
 from phonechain.model.labeler import PhoneLabeler
-from phonechain.model.learning.dataset import Featurised
+from phonechain.model.learning.extraction import Featurised
 from phonechain.model.learning.training import Progress
-from phonechain.model.learning.warm_start import obstacle, recover
+from phonechain.model.learning.warm_start import obstacle
 from phonechain.model.settings import preset, preset_names
-from tests.model.test_presets import corpus
+from tests.model.test_presets import corpus, small
 
 
 def labeler(name: str = "spn-lc-crf", **training: object) -> PhoneLabeler:
+    given = small(preset(name))
     settings = dataclasses.replace(preset(name).training, **{"epochs": 3, "batch": 8, **training})  # type: ignore[arg-type]
-    return PhoneLabeler(name, training=settings, name="the base")
+    return PhoneLabeler(name, model=given.model, training=settings, name="the base")
 
 
 def weights(of: PhoneLabeler) -> dict[str, torch.Tensor]:
@@ -56,7 +58,7 @@ def test_it_starts_from_the_weights_and_leaves_the_base_as_it_was(base: PhoneLab
     tuned = labeler(epochs=2).fit_featurised(corpus(20, 3), corpus(10, 4), base=base)
     assert any(not torch.equal(v, before[k]) for k, v in weights(tuned).items())
     assert all(torch.equal(v, before[k]) for k, v in weights(base).items())
-    assert torch.equal(tuned.normaliser_.mean, base.normaliser_.mean)  # type: ignore[union-attr]
+    assert torch.equal(tuned.normaliser_.mean, base.normaliser_.mean)
 
 
 def test_little_data_goes_further_from_a_base(base: PhoneLabeler) -> None:
@@ -92,10 +94,14 @@ def test_what_does_not_fit_starts_anew_and_says_why(base: PhoneLabeler) -> None:
     assert made.start_.startswith("starts anew, not from the base@")
     assert made.start_.endswith("the label x is not among its 5")
     assert told[0].message == made.start_
-    assert obstacle(base, labeler("spn-memm"), "ab") == "its settings are others"
-    other = PhoneLabeler("spn-lc-crf", features=FeatureSettings(preemphasis=0.5))
-    assert obstacle(base, other, "ab") == "its features are others"
-    assert obstacle(labeler(), labeler(), "ab") == "it has no weights"
+    same = base.features_
+    assert obstacle(base.model_, preset("spn-memm").model, same, "ab") == "its settings are others"
+    assert (
+        obstacle(base.model_, preset("spn-lc-crf").model, FeatureSettings(preemphasis=0.5), "ab")
+        == "its features are others"
+    )
+    with pytest.raises(SettingsError, match="no weights yet"):
+        labeler().fit_featurised(corpus(20, 3), corpus(10, 4), base=labeler())
 
 
 class Stop(Exception):
@@ -111,22 +117,23 @@ def test_a_run_that_was_broken_off_leaves_its_best_epoch(tmp_path: Path) -> None
         if len(seen) == 4:
             raise Stop
 
-    assert not recover(broken, tmp_path)
+    assert not broken.recover(tmp_path)
     with pytest.raises(Stop):
         broken.fit_featurised(corpus(40, 1), corpus(20, 2), run_dir=tmp_path, progress=stop)
-    assert recover(broken, tmp_path)
+    assert broken.recover(tmp_path)
     assert broken.metrics_["dev_error"] == min(seen)
     assert broken.metrics_["epochs"] == 4
     assert "not calibrated" in broken.card_["limits"]
     best = int(np.argmin(seen)) + 1
-    whole = labeler(epochs=50, patience=0, schedule=broken.training.schedule)
+    whole = labeler(epochs=50, patience=0, schedule=broken.system.training.schedule)
 
     def until_best(event: Progress) -> None:
         if event.stage == "epoch" and event.done == best:
             raise Stop
 
     with pytest.raises(Stop):
-        whole.fit_featurised(corpus(40, 1), corpus(20, 2), progress=until_best)
+        whole.fit_featurised(corpus(40, 1), corpus(20, 2), run_dir=tmp_path / "whole", progress=until_best)
+    assert whole.recover(tmp_path / "whole")
     assert all(torch.equal(v, weights(whole)[k]) for k, v in weights(broken).items())
     broken.save(tmp_path / "a.safetensors")
     assert PhoneLabeler.load(tmp_path / "a.safetensors").metrics_ == broken.metrics_

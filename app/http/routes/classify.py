@@ -77,7 +77,7 @@ async def classify(request: Request, services: ServicesDep) -> Response:
         metrics.audio.inc(ready.duration)
         scored = await batcher.label(
             entry,
-            ready.features,
+            ready.inputs,
             ready.segments,
             n_best=asked.options.n_best,
             decode=asked.options.decode,

@@ -199,7 +199,7 @@ async def add_file(
             kept += [playback.sound, playback.peaks]
             scored = await batcher.label(
                 entry,
-                ready.features,
+                ready.inputs,
                 ready.segments,
                 n_best=intake.N_BEST,
                 decode="posterior",

@@ -33,13 +33,16 @@ class Gate:
     threads: set[str] = field(default_factory=set)
     poison: int = -1
 
-    def label_features(self, items: Any, **more: Any) -> Any:
+    def label_inputs(self, items: Any, **more: Any) -> Any:
         assert self.open.wait(30)
         self.batches.append(len(items))
         self.threads.add(threading.current_thread().name)
         if any(len(item) == self.poison for item in items):
             raise ValueError("poisoned")
-        return self.real.label_features(items, **more)
+        return self.real.label_inputs(items, **more)
+
+    def normalisation(self, *args: Any, **more: Any) -> Any:
+        return self.real.normalisation(*args, **more)
 
     @property
     def label_set_(self) -> Any:
@@ -78,7 +81,7 @@ def running(work: Callable[[Batcher], Awaitable[Any]], **settings: Any) -> Any:
 
 
 def parts(ready: labelling.Prepared, count: int) -> tuple[Any, list[Segment]]:
-    return ready.features[:count], ready.segments[:count]
+    return ready.inputs.part(0, count), ready.segments[:count]
 
 
 def test_what_gathers_while_the_model_works_is_one_batch(gate: Gate, ready: labelling.Prepared) -> None:
@@ -97,7 +100,7 @@ def test_what_gathers_while_the_model_works_is_one_batch(gate: Gate, ready: labe
     assert gate.batches == [1, 6] or gate.batches == [7]
     assert len(gate.threads) == 1
     for n, result in enumerate(scored, 1):
-        alone = gate.real.label_features([ready.features[:n]], segments=[ready.segments[:n]], n_best=n)[0]
+        alone = gate.real.label_inputs([ready.inputs.part(0, n)], segments=[ready.segments[:n]], n_best=n)[0]
         assert [s.label for s in result.labelled] == [s.label for s in alone]
         assert [len(s.n_best) for s in result.labelled] == [n] * n
         assert [s.posterior for s in result.labelled] == pytest.approx([s.posterior for s in alone], abs=1e-5)

@@ -1,0 +1,114 @@
+"""Encoders: what factors see of a segment, `[N, E]`, from its features, the frames and the segments around it.
+
+    N  packed rows (see model/chain/packing.py)      D  segment features      E  what an encoder gives, its `width`
+
+Every encoder has one interface, so that any factor, chain and preset can stand on any of them. None lets an answer depend
+on what else is in its batch.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from phonechain.features.errors import SettingsError
+from phonechain.model.chain.packing import Packing
+from phonechain.model.encoders.frames import FrameBatch, FrameEncoder
+from phonechain.model.encoders.recurrent import Bidirectional, drop, groups_of, reset_linear
+from phonechain.model.settings import EncoderSettings
+
+
+class Encoder(nn.Module):
+    """The paper's own: factors see the D features themselves. Its subclasses learn what factors see.
+
+    Attributes:
+        width: E.
+        noise: generator of the dropout.
+    """
+
+    def __init__(self, features: int) -> None:
+        super().__init__()
+        self.width = features
+        self.noise: torch.Generator | None = None
+
+    def reset(self, generator: torch.Generator | None = None) -> None:
+        """Draw the weights."""
+
+    def forward(self, x: Tensor, packing: Packing, frames: FrameBatch | None = None) -> Tensor:
+        return x
+
+
+class RecurrentEncoder(Encoder):
+    """A bidirectional LSTM over the segments, each given by its features, its pooled frames, or both.
+
+    What factors see of a segment is the states of both directions beside the projection that they read: E = 2 U + P.
+    """
+
+    def __init__(self, settings: EncoderSettings, features: int) -> None:
+        super().__init__(2 * settings.segment_units + settings.width)
+        self.settings = settings
+        self.frames = FrameEncoder(settings) if settings.kind == "frames" else None
+        inputs = features + (self.frames.width if self.frames is not None else 0)
+        self.projection = nn.Linear(inputs, settings.width)
+        self.norm = nn.LayerNorm(settings.width)
+        self.layers = nn.ModuleList(
+            Bidirectional(2 * settings.segment_units if n else settings.width, settings.segment_units)
+            for n in range(settings.segment_layers)
+        )
+
+    def reset(self, generator: torch.Generator | None = None) -> None:
+        """Draw the weights."""
+        if self.frames is not None:
+            self.frames.reset(generator)
+        reset_linear(self.projection, generator)
+        self.norm.reset_parameters()
+        for layer in self.layers:
+            layer.reset(generator)  # type: ignore[operator]
+
+    def forward(self, x: Tensor, packing: Packing, frames: FrameBatch | None = None) -> Tensor:
+        settings = self.settings
+        parts = [drop(x, settings.input_dropout, self.training, self.noise)]
+        if self.frames is not None:
+            if frames is None:
+                raise ValueError("expected frames for an encoder that reads them, got none")
+            parts.append(self.frames(frames, packing, self.noise))
+        inside = nn.functional.gelu(self.norm(self.projection(torch.cat(parts, 1))))
+        inside = drop(inside, settings.dropout, self.training, self.noise)
+        state = inside
+        for n, layer in enumerate(self.layers):
+            state = drop(state, settings.dropout, self.training and n > 0, self.noise)
+            state = self._run(layer, state, packing)
+        return torch.cat([state, inside], 1)
+
+    def _run(self, layer: nn.Module, rows: Tensor, packing: Packing) -> Tensor:
+        """[N, C] -> [N, 2 U]; outside training, sequences of like length at a time, so that little is padded."""
+        lengths = packing.lengths
+        out: Tensor | None = None
+        for begin, end in [(0, len(lengths))] if self.training else groups_of(lengths):
+            here = None if (begin, end) == (0, len(lengths)) else (
+                (packing.sequence >= begin) & (packing.sequence < end)
+            ).nonzero()[:, 0]  # fmt: skip
+            time = packing.time if here is None else packing.time[here]
+            sequence = packing.sequence - begin if here is None else packing.sequence[here] - begin
+            own = rows if here is None else rows[here]
+            padded = own.new_zeros(lengths[begin], end - begin, own.shape[1]).index_put((time, sequence), own)
+            states = layer(padded, torch.tensor(lengths[begin:end], device=own.device))[time, sequence]
+            if here is None:
+                return states
+            out = rows.new_empty(len(rows), states.shape[1]) if out is None else out
+            out[here] = states
+        assert out is not None
+        return out
+
+
+def build_encoder(settings: EncoderSettings, features: int) -> Encoder:
+    """The encoder that `settings` describe, for segments of `features` features.
+
+    Raises:
+        SettingsError: nothing for it to read.
+    """
+    if settings.kind == "none":
+        return Encoder(features)
+    if settings.kind == "segments" and not features:
+        raise SettingsError("expected segment features for an encoder of segments, got none", pointer="encoder")
+    return RecurrentEncoder(settings, features)

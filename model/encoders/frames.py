@@ -1,0 +1,177 @@
+"""The frame network: convolutions and a recurrent network over log-mel frames, pooled over each segment.
+
+    B  sequences      F  frames of the longest      C  bands or channels      N  packed rows (segments)      U  units
+
+Half the frame rate is enough: the second convolution takes every other frame. A segment gets the exact means of the states
+over the thirds of a 3:4:3 split, as the 92 features do, and the states at its two ends, interpolated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional
+
+from phonechain.features.pooling import MIN_DURATION, PARTS
+from phonechain.model.chain.packing import Packing
+from phonechain.model.encoders.recurrent import CHUNK, Bidirectional, drop, groups_of, reset_linear
+from phonechain.model.settings import EncoderSettings
+
+WIDTH = 5
+"""Frames that a convolution sees."""
+
+POOLED = 5
+"""States of a segment: three means and two ends."""
+
+TYPICAL = -2.5
+"""Log of a usual duration in seconds, which is subtracted."""
+
+
+@dataclass(frozen=True)
+class FrameBatch:
+    """Frames of a batch of sequences, in the packing's order.
+
+    Attributes:
+        frames: for each sequence [F_b, C], normalised.
+        times: [N, 2] start and end of each packed segment, seconds from its sequence's first frame.
+        period: seconds between two frames.
+    """
+
+    frames: tuple[Tensor, ...]
+    times: Tensor
+    period: float
+
+    @classmethod
+    def of(
+        cls,
+        frames: Sequence[NDArray[np.float32]],
+        times: Sequence[NDArray[np.float64]],
+        packing: Packing,
+        period: float,
+        device: torch.device,
+    ) -> FrameBatch:
+        """From the frames [F_b, C] and times [T_b, 2] of each sequence, in the packing's order."""
+        when = torch.from_numpy(np.concatenate(times)).to(device)[packing.from_concatenated]
+        return cls(tuple(torch.from_numpy(np.ascontiguousarray(f)).to(device) for f in frames), when, period)
+
+
+class FrameEncoder(nn.Module):
+    """Frames -> [N, 5 * 2 U + 1]: the pooled states of each segment, and the log of its duration."""
+
+    def __init__(self, settings: EncoderSettings) -> None:
+        super().__init__()
+        self.settings = settings
+        channels, units = settings.channels, settings.frame_units
+        self.first = nn.Conv1d(settings.bands, channels, WIDTH, padding=WIDTH // 2)
+        self.second = nn.Conv1d(channels, channels, WIDTH, padding=WIDTH // 2, stride=2)
+        self.first_norm, self.second_norm = nn.LayerNorm(channels), nn.LayerNorm(channels)
+        self.layers = nn.ModuleList(
+            Bidirectional(2 * units if n else channels, units) for n in range(settings.frame_layers)
+        )
+        self.width = POOLED * 2 * units + 1
+
+    def reset(self, generator: torch.Generator | None = None) -> None:
+        """Draw the weights."""
+        for convolution in (self.first, self.second):
+            reset_linear(convolution, generator)
+        for norm in (self.first_norm, self.second_norm):
+            norm.reset_parameters()
+        for layer in self.layers:
+            layer.reset(generator)  # type: ignore[operator]
+
+    def forward(self, batch: FrameBatch, packing: Packing, noise: torch.Generator | None) -> Tensor:
+        lengths = [len(f) for f in batch.frames]
+        order = np.argsort(-np.asarray(lengths), kind="stable")
+        ranked = [lengths[n] for n in order]
+        pooled = batch.frames[0].new_zeros(packing.rows, self.width - 1)
+        for begin, end in [(0, len(order))] if self.training else groups_of(ranked):
+            chosen = order[begin:end]
+            states, counts = self.states([batch.frames[n] for n in chosen], noise)
+            place = torch.full((len(lengths),), -1, device=states.device)
+            place[torch.from_numpy(chosen.copy())] = torch.arange(len(chosen), device=states.device)
+            column = place[packing.sequence]
+            rows = (column >= 0).nonzero()[:, 0]
+            value = pool_states(states, counts, batch.times[rows], column[rows], 2 * batch.period)
+            pooled = pooled.index_put((rows,), value)
+        pooled = drop(pooled, self.settings.frame_dropout, self.training, noise)
+        duration = (batch.times[:, 1] - batch.times[:, 0]).clamp_min(MIN_DURATION).log() - TYPICAL
+        return torch.cat([pooled, duration.to(pooled.dtype)[:, None]], 1)
+
+    def states(self, frames: Sequence[Tensor], noise: torch.Generator | None) -> tuple[Tensor, Tensor]:
+        """([F', b, 2 U], [b]): the network's states at half the rate, and how many each sequence has."""
+        lengths = torch.tensor([len(f) for f in frames], device=frames[0].device)
+        longest = int(lengths.max())
+        padded = frames[0].new_zeros(len(frames), longest, frames[0].shape[1])
+        for n, own in enumerate(frames):
+            padded[n, : len(own)] = own
+        if self.training or longest <= CHUNK:
+            x = self._convolve(padded, lengths, 0, noise)
+        else:  # in pieces that overlap by what the convolutions see
+            pieces, halo = [], 2 * WIDTH // 2 * 2
+            for at in range(0, longest, CHUNK):
+                before = min(halo, at)
+                piece = padded[:, at - before : at + CHUNK + halo]
+                here = self._convolve(piece, lengths, at - before, noise)
+                pieces.append(here[:, before // 2 : before // 2 + min(CHUNK // 2, (longest - at + 1) // 2)])
+            x = torch.cat(pieces, 1)
+        x = x.transpose(0, 1).contiguous()
+        counts = (lengths + 1) // 2
+        for n, layer in enumerate(self.layers):
+            x = drop(x, self.settings.frame_dropout, self.training and n > 0, noise)
+            x = layer(x, counts)
+        return x, counts
+
+    def _convolve(self, x: Tensor, lengths: Tensor, first: int, noise: torch.Generator | None) -> Tensor:
+        """[b, F, C] from frame `first` on -> [b, (F + 1) // 2, C']."""
+        share = self.settings.convolution_dropout
+        h = functional.gelu(self.first_norm(self.first(x.transpose(1, 2)).transpose(1, 2)))
+        h = drop(h, share, self.training, noise)
+        # zeros past a sequence's end, as past the batch's: else padding would reach into the last frames
+        at = torch.arange(first, first + h.shape[1], device=h.device)
+        h = h * (at < lengths[:, None]).to(h.dtype)[:, :, None]
+        h = functional.gelu(self.second_norm(self.second(h.transpose(1, 2)).transpose(1, 2)))
+        return drop(h, share, self.training, noise)
+
+
+def pool_states(states: Tensor, counts: Tensor, times: Tensor, column: Tensor, period: float) -> Tensor:
+    """Pooled states of segments, [R, 5 * W].
+
+    Args:
+        states: [F', b, W], a state every `period` seconds.
+        counts: [b] states of each sequence.
+        times: [R, 2] of the segments, seconds from the first state.
+        column: [R] which sequence a segment is in.
+    """
+    width, columns = states.shape[2], states.shape[1]
+    flat = states.reshape(-1, width)
+    last = counts[column] - 1
+    shares = torch.tensor([0.0, *np.cumsum(PARTS)[:-1], 1.0], dtype=times.dtype, device=times.device)
+    edges = times[:, :1] + (times[:, 1:] - times[:, :1]) * shares
+    # a state stands for the time around it: the one at index i for [i, i + 1) of these coordinates
+    borders = (edges / period + 0.5).clamp_min(0).minimum((last + 1)[:, None].to(edges.dtype))
+    parts = [_means(flat, borders[:, k], borders[:, k + 1], last, column, columns) for k in range(len(PARTS))]
+    for k in (0, 1):
+        at = (times[:, k] / period).clamp_min(0).minimum(last.to(times.dtype))
+        lower = at.long().minimum((last - 1).clamp_min(0))
+        share = (at - lower).to(flat.dtype)[:, None]
+        upper = (lower + 1).minimum(last)
+        parts.append(flat[lower * columns + column] * (1 - share) + flat[upper * columns + column] * share)
+    return torch.cat(parts, 1)
+
+
+def _means(flat: Tensor, begin: Tensor, end: Tensor, last: Tensor, column: Tensor, columns: int) -> Tensor:
+    """[R, W] means of the states between two instants [R], each weighed by the time that it stands for."""
+    first = begin.long().minimum(last)
+    count = (end.ceil().long().minimum(last + 1) - first).clamp_min(1)
+    row = torch.repeat_interleave(torch.arange(len(begin), device=begin.device), count)
+    state = torch.arange(len(row), device=row.device) - (count.cumsum(0) - count)[row] + first[row]
+    weight = end[row].minimum((state + 1).to(end.dtype)) - begin[row].maximum(state.to(begin.dtype))
+    weight = weight.clamp_min(0) + 1e-6  # a part shorter than a state's time has that state
+    weight = weight / torch.zeros_like(begin).index_add(0, row, weight)[row]
+    value = flat.index_select(0, state * columns + column[row]) * weight.to(flat.dtype)[:, None]
+    return flat.new_zeros(len(begin), flat.shape[1]).index_add(0, row, value)

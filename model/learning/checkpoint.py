@@ -1,0 +1,98 @@
+"""What a training run writes after each epoch, so that a run that was killed goes on from its last whole epoch."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from phonechain.features.errors import TrainingError
+from phonechain.features.files import write_whole
+
+CHECKPOINT = "checkpoint.safetensors"
+
+AUXILIARY = "auxiliary."
+"""Beginning of the names of weights that training alone uses."""
+
+
+@dataclass
+class History:
+    """What each epoch brought, and the best one. `stopped` says why the run ended: "epochs", "patience" or "asked"."""
+
+    epochs: list[dict[str, float]] = field(default_factory=list)
+    best_epoch: int = 0
+    best_error: float = math.inf
+    stopped: str = ""
+
+
+def copy_weights(model: nn.Module) -> dict[str, Tensor]:
+    """All weights and buffers, as they are now."""
+    return {name: value.detach().clone() for name, value in model.state_dict().items()}
+
+
+def write_checkpoint(
+    path: Path,
+    identity: str,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    history: History,
+    best: dict[str, Tensor],
+) -> None:
+    """Write all that the rest of the run depends on, whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    tensors = {f"model/{k}": v for k, v in copy_weights(model).items()} | {f"best/{k}": v for k, v in best.items()}
+    for number, state in optimizer.state_dict()["state"].items():
+        tensors |= {f"optimizer/{number}/{k}": torch.as_tensor(v) for k, v in state.items() if v is not None}
+    contiguous = {k: v.contiguous() for k, v in tensors.items()}
+    metadata = {"identity": identity, "history": json.dumps(vars(history))}
+    write_whole(path, lambda spare: save_file(contiguous, spare, metadata=metadata))
+
+
+def best_so_far(path: Path) -> tuple[dict[str, Tensor], History]:
+    """The weights of the best epoch in a checkpoint, and what each epoch brought. Raises TrainingError."""
+    metadata, tensors = _read(path)
+    history = History()
+    vars(history).update(json.loads(metadata["history"]))
+    best = {k.removeprefix("best/"): v for k, v in tensors.items() if k.startswith("best/")}
+    return {k: v for k, v in best.items() if not k.startswith(AUXILIARY)}, history
+
+
+def resume(
+    path: Path, identity: str, model: nn.Module, optimizer: torch.optim.Optimizer, history: History
+) -> dict[str, Tensor]:
+    """Give model, optimizer and history the state in a checkpoint; returns the weights of the best epoch.
+
+    Raises:
+        TrainingError: the checkpoint cannot be read, or is of other data or settings.
+    """
+    metadata, tensors = _read(path)
+    if metadata.get("identity") != identity:
+        raise TrainingError(
+            f"expected the checkpoint in {path.parent.name} to be of the same data and settings, got one of others: "
+            "use another run directory, or remove this one"
+        )
+    vars(history).update(json.loads(metadata["history"]))
+    history.stopped = ""
+    model.load_state_dict({k.removeprefix("model/"): v for k, v in tensors.items() if k.startswith("model/")})
+    state = optimizer.state_dict()
+    for name, value in tensors.items():
+        if name.startswith("optimizer/"):
+            _, number, key = name.split("/")
+            state["state"].setdefault(int(number), {})[key] = value
+    optimizer.load_state_dict(state)
+    return {k.removeprefix("best/"): v for k, v in tensors.items() if k.startswith("best/")}
+
+
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    try:
+        with safe_open(path, framework="pt") as stored:
+            return stored.metadata() or {}, {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118  (not a dict)
+    except (SafetensorError, OSError) as error:
+        raise TrainingError(f"expected a checkpoint at {path.name}, got a file that cannot be read: {error}") from None

@@ -1,0 +1,149 @@
+"""From recordings to what models see of them, once for a training run: decoded, checked, and kept in a folder."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from phonechain.features.audio.reader import decode
+from phonechain.features.errors import CorpusError, PhonechainError
+from phonechain.features.files import write_whole
+from phonechain.features.inputs import Inputs, extract_inputs, no_inputs
+from phonechain.features.mfcc import FeatureSettings
+from phonechain.features.pooling import extract
+from phonechain.features.segments import Segment, Utterance, prepare
+
+
+@dataclass(frozen=True)
+class Featurised:
+    """One utterance's segments (as prepared) and what a model sees of them; or the error that it met.
+
+    Attributes:
+        warped: [W, T, D] the segment features once more for each warp of the filter bank that was asked for.
+    """
+
+    utterance: Utterance
+    segments: list[Segment]
+    inputs: Inputs
+    error: PhonechainError | None = None
+    warped: NDArray[np.float32] = field(default_factory=lambda: np.zeros((0, 0, 0), dtype=np.float32))
+
+
+def featurise(
+    utterances: Sequence[Utterance],
+    settings: FeatureSettings,
+    *,
+    warps: Sequence[float] = (),
+    cache: Path | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> list[Featurised]:
+    """What a model sees of every utterance, in order; a bad file becomes a row with its error and no segments.
+
+    Args:
+        warps: factors of the filter bank under which the segment features are wanted as well, for augmentation.
+        cache: folder for the results of just these files, segments and settings; a second call reads them back. Frames are
+            kept at 16 bits there, and come back so the first time too.
+        progress: called with (done, total).
+    """
+    stored = None if cache is None else cache / f"features-{_fingerprint(utterances, settings, warps)}.npz"
+    if stored is not None and stored.exists():
+        return _read_cache(stored, utterances, settings)
+    results: list[Featurised] = []
+    workers = min(4, os.cpu_count() or 1)
+    # one utterance a thread: the matrix library's own threads would only get in each other's way
+    with threadpool_limits(1), ThreadPoolExecutor(max_workers=workers) as pool:
+        try:
+            for n, result in enumerate(pool.map(lambda u: _featurise_one(u, settings, warps), utterances), 1):
+                if stored is not None:
+                    frames = result.inputs.frames.astype(np.float16)
+                    result = replace(result, inputs=replace(result.inputs, frames=frames))
+                results.append(result)
+                if progress is not None:
+                    progress(n, len(utterances))
+        except BaseException:  # Ctrl-C, or a progress callback that stops the run: what is queued is not waited for
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    if stored is not None:
+        _write_cache(stored, results)
+    return results
+
+
+def _featurise_one(utterance: Utterance, settings: FeatureSettings, warps: Sequence[float]) -> Featurised:
+    nothing = no_inputs(settings)
+    try:
+        audio = decode(utterance.audio, channel=utterance.channel, rate=settings.rate)
+        segments, _ = prepare(utterance.segments, audio.duration)
+        made = Featurised(utterance, segments, extract_inputs(audio, segments, settings))
+        if not warps:
+            return made
+        return replace(made, warped=np.stack([extract(audio, segments, settings, warp=w) for w in warps]))
+    except PhonechainError as error:
+        return Featurised(utterance, [], nothing, error)
+    except OSError as error:
+        reason = f"expected a readable file, got {error.strerror or error}: {utterance.audio.name}"
+        return Featurised(utterance, [], nothing, CorpusError(reason))
+
+
+def _fingerprint(utterances: Sequence[Utterance], settings: FeatureSettings, warps: Sequence[float]) -> str:
+    digest = hashlib.sha256(json.dumps([settings.to_dict(), list(warps)], sort_keys=True).encode())
+    for u in utterances:
+        stat = u.audio.stat() if u.audio.exists() else None
+        digest.update(
+            os.fsencode(u.audio.resolve()) + f" {u.channel} {stat and (stat.st_size, stat.st_mtime_ns)}\n".encode()
+        )
+        digest.update(np.asarray([(s.start, s.end) for s in u.segments], dtype=np.float64).tobytes())
+    return digest.hexdigest()[:24]
+
+
+def _write_cache(path: Path, results: Sequence[Featurised]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    arrays = {
+        "segments": np.concatenate([r.inputs.segments for r in results]),
+        "times": np.concatenate([r.inputs.times for r in results]),
+        "frames": np.concatenate([r.inputs.frames for r in results]),
+        "boundaries": np.asarray(
+            [(s.start, s.end) for r in results for s in r.segments], dtype=np.float64
+        ).reshape(-1, 2),
+        "warped": np.concatenate([r.warped for r in results if r.warped.size], 1) if any(
+            r.warped.size for r in results
+        ) else np.zeros((0, 0, 0), dtype=np.float32),
+        "lengths": np.asarray([len(r.segments) for r in results]),
+        "frame_counts": np.asarray([len(r.inputs.frames) for r in results]),
+        "errors": np.asarray([str(r.error or "") for r in results], dtype=np.str_),
+    }  # fmt: skip
+
+    def save(spare: Path) -> None:
+        with spare.open("wb") as file:  # by name, numpy would add a suffix
+            np.savez(file, **arrays)  # type: ignore[arg-type]
+
+    write_whole(path, save)
+
+
+def _read_cache(path: Path, utterances: Sequence[Utterance], settings: FeatureSettings) -> list[Featurised]:
+    with np.load(path, allow_pickle=False) as stored:
+        arrays = {key: stored[key] for key in stored.files}
+    results, at, frame = [], 0, 0
+    warped = arrays["warped"]
+    for u, length, frames, error in zip(
+        utterances, arrays["lengths"], arrays["frame_counts"], arrays["errors"], strict=True
+    ):
+        here, there = slice(at, at + int(length)), slice(frame, frame + int(frames))
+        at, frame = here.stop, there.stop
+        # the boundaries may have been clipped, never reordered, so that the labels stay with their segments
+        segments = [
+            Segment(float(a), float(b), s.label)
+            for (a, b), s in zip(arrays["boundaries"][here], u.segments, strict=False)
+        ]
+        inputs = Inputs(arrays["segments"][here], arrays["times"][here], arrays["frames"][there], settings.frame_period)
+        problem = CorpusError(str(error)) if error else None
+        results.append(Featurised(u, segments, inputs, problem, warped[:, here] if warped.size else warped))
+    return results

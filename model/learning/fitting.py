@@ -1,0 +1,150 @@
+"""From featurised utterances to a trained, calibrated model."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from phonechain.features.errors import CorpusError
+from phonechain.features.mfcc import FeatureSettings
+from phonechain.features.phones.readings import recognise
+from phonechain.model.files.storage import halve_weights
+from phonechain.model.learning.checkpoint import History
+from phonechain.model.learning.dataset import Dataset, dataset
+from phonechain.model.learning.extraction import Featurised
+from phonechain.model.learning.normaliser import Normaliser
+from phonechain.model.learning.temperature import fit_temperature
+from phonechain.model.learning.training import Progress, train
+from phonechain.model.learning.warm_start import choose_start, copy_network
+from phonechain.model.networks.build import build
+from phonechain.model.phone_model import PhoneModel
+from phonechain.model.settings import ModelSettings, TrainingSettings, to_dict
+
+MAX_LABELS = 400
+"""Labels that a model may tell apart: a second-order chain keeps a number for each triple of them."""
+
+
+@dataclass
+class Run:
+    """A training: what it is to do, and what it has come to.
+
+    Attributes:
+        base, base_name, base_version: a model to start from.
+        start: what came of that, in words.
+        model: from the first epoch on; trained and calibrated at the end.
+        notices: what a person should know of the result.
+    """
+
+    settings: ModelSettings
+    training: TrainingSettings
+    features: FeatureSettings
+    drop: Collection[str] = ()
+    base: PhoneModel | None = None
+    base_name: str = ""
+    base_version: str = ""
+    start: str = ""
+    model: PhoneModel | None = None
+    history: History = field(default_factory=History)
+    metrics: dict[str, Any] = field(default_factory=dict)
+    notices: list[str] = field(default_factory=list)
+
+    def fit(
+        self,
+        items: Sequence[Featurised],
+        dev: Sequence[Featurised],
+        *,
+        progress: Callable[[Progress], None] | None = None,
+        stop: Callable[[], bool] | None = None,
+        run_dir: Path | None = None,
+    ) -> PhoneModel:
+        """Train on `items`, with `dev` for early stopping and calibration.
+
+        Raises:
+            CorpusError: nothing to train on. TrainingError: see `train`.
+        """
+        labels = labels_of(items, self.drop)
+        items, dev = ([replace(i, inputs=i.inputs.reduce_to(self.features)) for i in part] for part in (items, dev))
+        kind = "none"
+        if self.base is not None:
+            kind, self.start = choose_start(self.base, self.base_name, self.settings, self.features, labels)
+            if progress is not None:
+                progress(Progress("start", 1, 1, "models", self.start))
+        good = [i.inputs for i in items if i.error is None and len(i.inputs)]
+        if kind == "none" or self.base is None:
+            normaliser = Normaliser.fit_inputs(good, self.features, normalise=self.settings.normalise)
+        else:
+            normaliser = self.base.normaliser
+            labels = self.base.labels if kind == "all" else labels
+        make = {"drop": self.drop, "features": self.features}
+        data = dataset(items, labels, normaliser, augmentation=self.training.augmentation, cut=True, **make)  # type: ignore[arg-type]
+        held = dataset(dev, labels, normaliser, **make)  # type: ignore[arg-type]
+        if kind == "all" and self.base is not None:
+            network = copy_network(self.base)
+        else:
+            network = build(self.settings, len(normaliser.mean), labels, data)
+            network.reset(torch.Generator().manual_seed(self.training.seed))
+            if kind == "encoder" and self.base is not None:
+                network.encoder.load_state_dict(self.base.network.encoder.state_dict())
+        self.model = PhoneModel(
+            self.settings, self.features, list(labels), normaliser, network, phone_set=recognise(labels)
+        )
+        self.history = train(
+            network, data, held, self.training, progress=progress, stop=stop, run_dir=run_dir,
+            fingerprint=fingerprint(self.settings, labels, data, held) + self.base_version,
+        )  # fmt: skip
+        halve_weights(self.model)
+        fitted = fit_temperature(network, held)
+        self.model.temperature = fitted.value
+        if fitted.notice:
+            self.notices.append(fitted.notice)
+            if progress is not None:
+                progress(Progress("calibration", 1, 1, "models", fitted.notice))
+        kept = self.history.best_epoch if self.training.keep == "best" else len(self.history.epochs)
+        error = self.history.epochs[kept - 1]["dev_error"] if kept else self.history.best_error
+        self.metrics = {
+            "dev_error": error, "dev_segments": len(held.y), "best_epoch": kept,
+            "epochs": len(self.history.epochs), "train_segments": len(data.y),
+            "temperature_low": fitted.low, "temperature_high": fitted.high,
+        }  # fmt: skip
+        return self.model
+
+
+def labels_of(items: Sequence[Featurised], drop: Collection[str]) -> list[str]:
+    """The labels to tell apart, sorted.
+
+    Raises:
+        CorpusError: fewer than two, or more than `MAX_LABELS`.
+    """
+    labels = sorted({s.label for i in items for s in i.segments if s.label is not None and s.label not in drop})
+    if len(labels) < 2:
+        raise CorpusError(
+            f"expected at least 2 different labels to train on, got {len(labels)}"
+            + (f" ({labels[0]})" if labels else "; are the segments labelled?"),
+            value=len(labels), limit=2,
+        )  # fmt: skip
+    if len(labels) > MAX_LABELS:
+        raise CorpusError(
+            f"expected at most {MAX_LABELS} different labels, got {len(labels)} ({', '.join(labels[:5])}, ...): "
+            "is it the right tier?",
+            value=len(labels), limit=MAX_LABELS,
+        )  # fmt: skip
+    return labels
+
+
+def fingerprint(settings: ModelSettings, labels: Sequence[str], *sets: Dataset) -> str:
+    """Of all that a checkpoint depends on besides the training settings."""
+    digest = hashlib.sha256(json.dumps([to_dict(settings), list(labels)], sort_keys=True).encode())
+    for data in sets:
+        arrays = [data.x, data.y, data.starts]
+        if data.frames is not None:
+            arrays += [data.frames.values, data.frames.times]
+        for array in arrays:
+            digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()[:24]

@@ -1,0 +1,180 @@
+"""Normalising: zero mean and unit deviation over the training set, and over a speaker's or a recording's own sound.
+
+    N  segments       D  features of a segment       F  frames       B  log-mel bands
+
+A recording's frames first lose its level, so that its gain leaves no trace. The own statistics of a speaker or recording
+are mixed with the training set's as a prior (a maximum a posteriori estimate): little sound moves them little.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from phonechain.features.errors import SettingsError
+from phonechain.features.filterbank import level
+from phonechain.features.inputs import Frames, Inputs
+from phonechain.features.mfcc import FeatureSettings
+
+SPEAKER_PRIOR = 30.0
+"""Segments' worth of the training set's statistics that a speaker's own are mixed with: few segments move them little."""
+
+FRAME_PRIOR = 300.0
+"""The same for frames."""
+
+Mode = Literal["model", "recording", "speaker"]
+"""Over what is normalised besides the training set: nothing, each recording by itself, or all of a speaker's recordings."""
+
+MODES: dict[str, tuple[Mode, ...]] = {
+    "model": ("model",),
+    "speaker": ("recording", "speaker"),
+    "any": ("model", "recording", "speaker"),
+}
+"""The modes that a model trained with `ModelSettings.normalise` answers in."""
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """Of one speaker's or recording's rows: how many, their mean and their variance, [D] or [B]."""
+
+    count: float
+    mean: NDArray[np.float64]
+    variance: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, rows: NDArray[np.float32]) -> Statistics:
+        """Of rows [N, D]."""
+        if not len(rows):
+            return cls(0.0, np.zeros(rows.shape[1]), np.ones(rows.shape[1]))
+        return cls(float(len(rows)), rows.mean(0, dtype=np.float64), rows.var(0, dtype=np.float64))
+
+    def standardise(self, rows: NDArray[np.float32], prior: float) -> NDArray[np.float32]:
+        """Rows [N, D], normalised over the training set, normalised over these statistics as well."""
+        weight = self.count / (self.count + prior)
+        mean = weight * self.mean
+        variance = weight * (self.variance + (self.mean - mean) ** 2) + (1 - weight)
+        out: NDArray[np.float32] = ((rows - mean) / np.sqrt(variance)).astype(np.float32)
+        return out
+
+
+@dataclass(frozen=True)
+class Normaliser:
+    """Statistics of the training set (the paper, "Labeling Experiments").
+
+    Attributes:
+        mean, std: [D] of the segment features.
+        normalise: what `ModelSettings.normalise` says.
+        frame_mean, frame_std: [B] of the frames, their recordings' levels taken off; [0] for a model without frames.
+        level: mean level of the training recordings, which "model" takes off instead of each recording's own.
+    """
+
+    mean: Tensor
+    std: Tensor
+    normalise: Literal["model", "speaker", "any"] = "model"
+    frame_mean: Tensor = field(default_factory=lambda: torch.zeros(0))
+    frame_std: Tensor = field(default_factory=lambda: torch.zeros(0))
+    level: float = 0.0
+
+    @classmethod
+    def fit(cls, x: NDArray[np.float32], *, normalise: Literal["model", "speaker", "any"] = "model") -> Normaliser:
+        """Statistics of the rows of `x` [N, D]; a constant feature gets unit deviation."""
+        return cls(*_mean_and_deviation(x), normalise)
+
+    @classmethod
+    def fit_inputs(
+        cls,
+        items: Sequence[Inputs],
+        features: FeatureSettings,
+        *,
+        normalise: Literal["model", "speaker", "any"] = "model",
+    ) -> Normaliser:
+        """Statistics of the segments and, where there are any, the frames of the training set."""
+        items = [i.reduce_to(features) for i in items]
+        made = cls.fit(np.concatenate([i.segments for i in items]), normalise=normalise)
+        framed = [i.frames for i in items if len(i.frames)]
+        if not features.bands or not framed:
+            return made
+        levels = [level(f, features) for f in framed]
+        rows = np.concatenate(
+            [f[::5].astype(np.float32) - np.float32(own) for f, own in zip(framed, levels, strict=True)]
+        )  # every fifth is enough
+        mean, std = _mean_and_deviation(rows)
+        return replace(made, frame_mean=mean, frame_std=std, level=float(np.mean(levels)))
+
+    def check_mode(self, mode: str | None, *, known_speakers: bool) -> Mode:
+        """The mode that `mode` asks for; None takes the best that is possible.
+
+        Raises:
+            SettingsError: one that the model was not trained for.
+        """
+        possible = MODES[self.normalise]
+        if mode is None:
+            return "speaker" if known_speakers and "speaker" in possible else possible[-2] if possible[1:] else "model"
+        if mode not in possible:
+            raise SettingsError(
+                f"expected normalise to be {' or '.join(possible)} with this model, got {mode[:40]!r}",
+                pointer="normalise", value=mode[:40],
+            )  # fmt: skip
+        return mode
+
+    def apply(
+        self,
+        x: NDArray[np.float32],
+        groups: Sequence[int] | NDArray[np.int64] | None = None,
+        *,
+        mode: Mode | None = None,
+    ) -> NDArray[np.float32]:
+        """[N, D] normalised. `groups` [N] says whose rows belong together; None takes all as one speaker's."""
+        scaled: NDArray[np.float32] = (x - self.mean.numpy()) / self.std.numpy()
+        if (mode or self.check_mode(None, known_speakers=True)) == "model" or not len(x):
+            return scaled
+        group = np.zeros(len(x), dtype=np.int64) if groups is None else np.unique(groups, return_inverse=True)[1]
+        out = np.empty_like(scaled)
+        for g in range(int(group.max()) + 1):
+            rows = group == g
+            out[rows] = Statistics.of(scaled[rows]).standardise(scaled[rows], SPEAKER_PRIOR)
+        return out
+
+    def scale_frames(self, frames: Frames, features: FeatureSettings, *, own: bool) -> NDArray[np.float32]:
+        """[F, B] normalised over the training set, with the recording's own level taken off or the training set's."""
+        frames = np.asarray(frames, dtype=np.float32)
+        taken = np.float32(level(frames, features) if own else self.level)
+        scaled: NDArray[np.float32] = ((frames - taken) - self.frame_mean.numpy()) / self.frame_std.numpy()
+        return scaled
+
+    def apply_inputs(
+        self, items: Sequence[Inputs], features: FeatureSettings, groups: Sequence[int], mode: Mode
+    ) -> list[Inputs]:
+        """Several utterances, each with the rest of its group (`groups`, one number an utterance)."""
+        if not items:
+            return []
+        items = [i.reduce_to(features) for i in items]
+        lengths = [len(i) for i in items]
+        cuts = np.cumsum(lengths)[:-1]
+        x = self.apply(np.concatenate([i.segments for i in items]), np.repeat(groups, lengths), mode=mode)
+        frames: list[Frames] = [i.frames for i in items]
+        if features.bands:
+            frames = [self.scale_frames(f, features, own=mode != "model") for f in frames]
+            if mode != "model":
+                for g in dict.fromkeys(groups):
+                    members = [n for n, other in enumerate(groups) if other == g]
+                    own = Statistics.of(np.concatenate([frames[n] for n in members]))
+                    for n in members:
+                        frames[n] = own.standardise(np.asarray(frames[n], dtype=np.float32), FRAME_PRIOR)
+        return [
+            replace(i, segments=rows, frames=f) for i, rows, f in zip(items, np.split(x, cuts), frames, strict=True)
+        ]
+
+
+def _mean_and_deviation(x: NDArray[np.float32]) -> tuple[Tensor, Tensor]:
+    if not x.shape[1]:
+        return torch.zeros(0), torch.zeros(0)
+    mean, std = x.mean(0, dtype=np.float64), x.std(0, dtype=np.float64)
+    std[std < 1e-6] = 1.0
+    return torch.from_numpy(mean.astype(np.float32)), torch.from_numpy(std.astype(np.float32))

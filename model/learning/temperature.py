@@ -1,0 +1,86 @@
+"""The temperature at which a model's posteriors are most honest on data that it was not trained on (Guo et al. 2017)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy import optimize
+
+from phonechain.model.learning.dataset import Dataset
+from phonechain.model.networks.base import SequenceNetwork
+
+
+@dataclass(frozen=True)
+class Temperature:
+    """The temperature that a dev set asks for.
+
+    Attributes:
+        value: at which its posteriors have the least negative log-likelihood; 1 where there is no such temperature.
+        low, high: a 95 % interval (sequences are taken as independent); None where there is no such temperature.
+        notice: what to tell where the dev set cannot settle it, else "".
+    """
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+    notice: str = ""
+
+
+def fit_temperature(model: SequenceNetwork, dev: Dataset, *, batch: int = 64) -> Temperature:
+    """The temperature at which the posteriors on `dev` are most honest: Brent's method on its logarithm, without walls."""
+    model.eval()
+    device = next(model.parameters()).device
+    with torch.no_grad():
+        batches = [
+            (model.encode(b.x, b.packing, b.frames), b.y, b.packing) for b in dev.batches(batch, device=device)
+        ]  # fmt: skip
+
+    def surprise(log_temperature: float) -> NDArray[np.float64]:
+        """[S] negative log posterior of the labels of each sequence, longest first."""
+        if abs(log_temperature) > _FARTHEST:
+            return np.full(len(dev), np.inf)
+        sums = []
+        with torch.no_grad():
+            for h, y, packing in batches:
+                p = model.posteriors(h, packing, temperature=math.exp(log_temperature))
+                rows = -p.gather(1, y[:, None]).double().clamp_min(1e-30).log()[:, 0]
+                sums.append(rows.new_zeros(len(packing.lengths)).index_add(0, packing.sequence, rows))
+        return np.nan_to_num(torch.cat(sums).cpu().numpy(), nan=np.inf)
+
+    def total(log_temperature: float) -> float:
+        return float(surprise(log_temperature).sum())
+
+    try:
+        low, middle, high, *_ = optimize.bracket(total, 0.0, 0.5, grow_limit=2.0, maxiter=50)
+        found = optimize.minimize_scalar(total, (low, middle, high), method="brent", options={"xtol": 1e-3})
+        best = float(found.x)
+        before, at, after = (surprise(best + step) for step in (-_STEP, 0.0, _STEP))
+    except (RuntimeError, ValueError):  # nothing to bracket: the same at every temperature
+        return Temperature(1.0, notice=_unsettled(dev, "their posteriors are the same at every temperature"))
+    curvature = float((before - 2 * at + after).sum()) / _STEP**2
+    slopes = (after - before) / (2 * _STEP)
+    if not (abs(best) < _FARTHEST - 1 and 1e-6 < curvature < math.inf):
+        return Temperature(1.0, notice=_unsettled(dev, "the likelihood rises without end"))
+    # the spread of an M-estimate: each sequence's slope counts once, for the segments of one err together
+    spread = 1.96 * math.sqrt(float((slopes**2).sum())) / curvature
+    fit = Temperature(math.exp(best), math.exp(best - spread), math.exp(min(best + spread, _FARTHEST)))
+    if spread > math.log(_WIDE):
+        between = f"it lies between {fit.low:.2g} and {fit.high:.2g}"
+        return replace(fit, notice=_unsettled(dev, between))
+    return fit
+
+
+_FARTHEST, _STEP, _WIDE = 12.0, 0.05, 1.5
+"""Log temperature past which nothing is computed; step of its derivatives; widest interval, as a factor either way, that
+goes without a notice."""
+
+
+def _unsettled(dev: Dataset, why: str) -> str:
+    return (
+        f"The dev set ({len(dev.y)} segments in {len(dev)} sequences) is too small to fit the temperature: {why}. "
+        "Posteriors may be too high or too low."
+    )

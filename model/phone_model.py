@@ -1,0 +1,83 @@
+"""What training ends with: a network with all that turns a recording's segments into posteriors, and no card."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from phonechain.features.inputs import Inputs
+from phonechain.features.mfcc import FeatureSettings
+from phonechain.model.chain.packing import Packing, sort_by_length
+from phonechain.model.encoders.frames import FrameBatch
+from phonechain.model.learning.normaliser import Mode, Normaliser
+from phonechain.model.networks.base import SequenceNetwork
+from phonechain.model.settings import ModelSettings
+
+
+@dataclass
+class PhoneModel:
+    """A trained network.
+
+    Attributes:
+        settings: the chain, factors and encoder.
+        features: how sound becomes what it sees.
+        labels: Y names, one an output.
+        temperature: of the posteriors.
+        phone_set: name of the set that the labels are of, or "".
+    """
+
+    settings: ModelSettings
+    features: FeatureSettings
+    labels: list[str]
+    normaliser: Normaliser
+    network: SequenceNetwork
+    temperature: float = 1.0
+    phone_set: str = ""
+
+    @property
+    def parameters(self) -> int:
+        """Number of weights."""
+        return sum(p.numel() for p in self.network.parameters())
+
+    def posteriors(
+        self,
+        items: Sequence[Inputs],
+        *,
+        viterbi: bool = False,
+        groups: Sequence[int] | None = None,
+        mode: Mode = "model",
+    ) -> tuple[list[NDArray[np.float32]], list[NDArray[np.int64]]]:
+        """For each utterance p(label | x) [T, Y], calibrated, and the label indices [T] that are answered.
+
+        Args:
+            viterbi: answer the most probable sequence instead of the most probable label of each segment.
+            groups: which utterances are normalised together unless `mode` is "model"; by default each by itself.
+        """
+        kept = [n for n, i in enumerate(items) if len(i)]
+        nothing = np.zeros((0, len(self.labels)), dtype=np.float32)
+        all_p, all_best = [nothing] * len(items), [np.zeros(0, dtype=np.int64)] * len(items)
+        if not kept:
+            return all_p, all_best
+        group = list(range(len(items))) if groups is None else list(groups)
+        inputs = self.normaliser.apply_inputs([items[n] for n in kept], self.features, [group[n] for n in kept], mode)
+        order = sort_by_length([len(i) for i in inputs])
+        ranked = [inputs[n] for n in order]
+        packing = Packing(tuple(len(i) for i in ranked))
+        frames = None
+        if self.features.bands:
+            frames = FrameBatch.of(
+                [i.frames for i in ranked], [i.times for i in ranked], packing, self.features.frame_period,
+                torch.device("cpu"),
+            )  # fmt: skip
+        with torch.inference_mode():
+            x = torch.from_numpy(np.concatenate([i.segments for i in ranked]))[packing.from_concatenated]
+            h = self.network.encode(x, packing, frames)
+            p = self.network.posteriors(h, packing, temperature=self.temperature)
+            best = self.network.decode(h, packing) if viterbi else p.argmax(1)
+        for n, p_n, best_n in zip(order, packing.split(p), packing.split(best), strict=True):
+            all_p[kept[n]], all_best[kept[n]] = p_n.numpy(), best_n.numpy()
+        return all_p, all_best
