@@ -9,7 +9,7 @@ from fastapi import FastAPI
 
 from phonechain.app.http import openapi
 from phonechain.app.http.gateway import Gateway
-from phonechain.app.http.routes import classify, corpora, health, jobs, keys, metrics, models, page, reviews
+from phonechain.app.http.routes import align, classify, corpora, health, jobs, keys, metrics, models, page, reviews
 from phonechain.app.http.routes import problems as problem_pages
 from phonechain.app.models.catalog import Registry
 from phonechain.app.ops.tracing import Tracing
@@ -60,7 +60,7 @@ def create_app(
     )
     problems.install(app)
     routers = [
-        classify.router, models.router, models.aliases, corpora.router, jobs.router, reviews.router, keys.router,
+        classify.router, align.router, models.router, models.aliases, corpora.router, jobs.router, reviews.router, keys.router,
         health.router, problem_pages.router, page.router,
     ]  # fmt: skip
     if settings.metrics != "off":

@@ -15,6 +15,7 @@
     │   └── WordTier               the tier holds words, and another one phones
     ├── SegmentError               the segments do not fit together or the sound
     │   └── NoSegments             there are none
+    ├── TranscriptError            words that cannot be aligned
     ├── PhoneSetError              a label that the phone set does not know
     ├── CorpusError                the corpus as a whole cannot be used
     ├── ModelFileError             not a model file, or one of another version
@@ -174,6 +175,10 @@ class NoSegments(SegmentError):
 
 class PhoneSetError(PhonechainError):
     slug = "phone-set"
+
+
+class TranscriptError(PhonechainError):
+    slug = "transcript"
 
 
 class CorpusError(PhonechainError):

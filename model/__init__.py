@@ -10,6 +10,9 @@ from phonechain.features.errors import SettingsError
 PRETRAINED = "english"
 """The model that comes with the package, also called "default"."""
 
+ALIGNMENT = "english-alignment"
+"""The alignment model that comes with the package."""
+
 
 def pretrained_path(name: str = "default") -> Path:
     """The file of a model that comes with the package.

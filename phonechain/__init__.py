@@ -13,43 +13,52 @@ Names are imported when they are first used: `import phonechain` alone loads nei
 TYPE_CHECKING = False  # as typing.TYPE_CHECKING for type checkers, without the import of typing
 
 _HOMES = {
+    "Alignment": "phonechain.model.segmental.answers",
     "Annotation": "phonechain.features.annotation",
     "Audio": "phonechain.features.audio.reader",
     "CRF": "phonechain.model.chain.layer",
     "Client": "phonechain.app.client",
     "Corpus": "phonechain.features.corpora",
     "LabelledSegment": "phonechain.model.answers",
+    "PhoneAligner": "phonechain.model.segmental.aligner",
     "PhoneLabeler": "phonechain.model.labeler",
     "PhonechainError": "phonechain.features.errors",
     "Segment": "phonechain.features.segments",
     "Utterance": "phonechain.features.segments",
+    "align": "phonechain.app.alignment.python",
     "pretrained_path": "phonechain.model",
     "read_annotation": "phonechain.features.reading",
     "read_audio": "phonechain.features.reading",
     "read_corpus": "phonechain.features.reading",
     "read_segments": "phonechain.features.reading",
+    "recognize": "phonechain.app.alignment.python",
 }
 """Where each public name is defined."""
 
 __all__ = [
     "CRF",
+    "Alignment",
     "Annotation",
     "Audio",
     "Client",
     "Corpus",
     "LabelledSegment",
+    "PhoneAligner",
     "PhoneLabeler",
     "PhonechainError",
     "Segment",
     "Utterance",
+    "align",
     "pretrained_path",
     "read_annotation",
     "read_audio",
     "read_corpus",
     "read_segments",
+    "recognize",
 ]
 
 if TYPE_CHECKING:
+    from phonechain.app.alignment.python import align, recognize
     from phonechain.app.client import Client
     from phonechain.features.annotation import Annotation
     from phonechain.features.audio.reader import Audio
@@ -61,6 +70,8 @@ if TYPE_CHECKING:
     from phonechain.model.answers import LabelledSegment
     from phonechain.model.chain.layer import CRF
     from phonechain.model.labeler import PhoneLabeler
+    from phonechain.model.segmental.aligner import PhoneAligner
+    from phonechain.model.segmental.answers import Alignment
 
     __version__: str
 else:

@@ -15,6 +15,7 @@ from typing import Annotated
 import typer
 
 from phonechain.app.cli import (
+    align,
     check,
     cluster,
     convert,
@@ -64,6 +65,8 @@ def top(
 
 
 app.command("label")(label.label)
+app.command("align")(align.align)
+app.command("recognize")(align.recognize)
 app.command("train", cls=train.TrainCommand)(train.train)
 app.command("evaluate")(evaluate.evaluate)
 app.command("check")(check.check)

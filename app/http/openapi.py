@@ -21,6 +21,7 @@ from phonechain.app.http.gateway import PUBLIC
 from phonechain.app.http.uploads import BINARY
 from phonechain.app.problems.documents import MEDIA_TYPE, TYPES
 from phonechain.app.samples import EXAMPLES
+from phonechain.app.schemas import align
 from phonechain.app.schemas.classify import ClassifyAnswer, ClassifyBody, ClassifyOptions
 from phonechain.app.schemas.corpora import RegisterCorpus
 from phonechain.app.schemas.jobs import EvaluateJob, LabelJob, TrainJob
@@ -145,6 +146,7 @@ def _add_models(schema: dict[str, Any]) -> None:
     known.update(definitions["$defs"])
     known.update(answers["$defs"])
     known.update(forms["$defs"])
+    known.update(align.models())
     kinds = {"train": "TrainJob", "label": "LabelJob", "evaluate": "EvaluateJob"}
     known["JobRequest"] = {
         "oneOf": [{"$ref": _REF.format(model=name)} for name in kinds.values()],

@@ -35,7 +35,7 @@ MEDIA_TYPE = "application/problem+json"
 MOST_FINDINGS = 100
 """Members of `errors` in one document."""
 
-PUBLIC_DETAILS = ("tiers", "hint", "state", "needed", "parts")
+PUBLIC_DETAILS = ("tiers", "hint", "state", "needed", "parts", "missing")
 """Further facts of domain errors that a document carries under their own names."""
 
 _OF_STATUS = {

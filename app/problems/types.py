@@ -124,6 +124,13 @@ TYPES: dict[str, ProblemType] = {
             "or `map` names a label that the model does not have; `labels` lists those there are.",
         ),
         ProblemType(
+            "transcript",
+            422,
+            "The transcript cannot be aligned",
+            "It has no words, words without a known pronunciation (`missing` lists them all), or more phones than can be "
+            "said in that time. Check that text and sound belong together, or send a dictionary with the missing words.",
+        ),
+        ProblemType(
             "corpus", 422, "The corpus cannot be used", "The corpus as a whole cannot be used. `detail` says why."
         ),
         ProblemType(

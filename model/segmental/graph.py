@@ -149,13 +149,13 @@ def align(
     *,
     prior: Tensor | None = None,
 ) -> GraphPosteriors:
-    """Posteriors of all nodes' boundaries, in double precision.
+    """Posteriors of all nodes' boundaries, in double precision. Memory grows with N P, not with N D P.
 
     Args:
         scores: [N, D, K] of one recording, as in `sums.Lattice`.
         bigram, first, last: [K, K], [K], [K].
         prior: [P, N + 1] log weight of a node that begins at a grid point (`sums.NEVER`: not there); for boundaries that
-            are known roughly.
+            are known roughly. Work is done where it allows a node only.
     """
     with torch.no_grad():
         return _Sweep(scores, bigram, first, last, graph, prior).posteriors()
@@ -169,7 +169,7 @@ class _Sweep:
     ) -> None:
         self.n, self.d, _ = scores.shape
         nodes = len(graph.nodes)
-        labels = torch.tensor([node.label for node in graph.nodes])
+        self.labels = labels = torch.tensor([node.label for node in graph.nodes])
         widest = max(1, *(len(before) for before in graph.arcs))
         self.before = torch.full((nodes, widest), nodes)  # node P stands for none
         self.weight = torch.full((nodes, widest), NEVER, dtype=torch.float64)
@@ -185,54 +185,84 @@ class _Sweep:
         self.final = torch.full((nodes,), NEVER, dtype=torch.float64)
         for node, weight in graph.finals:
             self.final[node] = weight + float(last[labels[node]])
-        self.scores = scores.index_select(2, labels).to(torch.float64)  # [N, D, P]
-        self.prior = None if prior is None else prior.to(torch.float64).T  # [N + 1, P]
+        self.scores = scores.to(torch.float64)
+        self.prior = None if prior is None else prior.to(torch.float64).T.contiguous()  # [N + 1, P]
         if self.prior is not None:
             self.start = (self.start + self.prior[0]).clamp_min_(NEVER)
+        self.ranges = [slice(0, nodes)] * (self.n + 1) if prior is None else _active(graph, prior, self.n)
 
     def posteriors(self) -> GraphPosteriors:
-        n, d, nodes = self.scores.shape
+        n, d, nodes = self.n, self.d, len(self.labels)
         # alpha, and what enters a node (without its prior), by time; g in reverse time
         alpha = torch.full((n + 1, nodes + 1), NEVER, dtype=torch.float64)
         enter = torch.full((n + 1, nodes), NEVER, dtype=torch.float64)
         begin = torch.full((n + d, nodes), NEVER, dtype=torch.float64)
         begin[n - 1] = self.start
         for t in range(1, n + 1):
-            a = torch.logsumexp(begin[n - t : n - t + d] + self.scores[t - 1], 0)
-            alpha[t, :-1] = a.clamp_min_(NEVER)
+            here = self.ranges[t]
+            a = torch.logsumexp(self._window(begin, t, here), 0).clamp_min_(NEVER)
+            alpha[t, here] = a
             if t < n:
-                torch.logsumexp(alpha[t].take(self.before).add_(self.weight), 1, out=enter[t])
-                arriving = enter[t] if self.prior is None else enter[t] + self.prior[t]
-                begin[n - 1 - t] = torch.logaddexp(arriving, a + self.loop).clamp_min_(NEVER)
+                e = torch.logsumexp(alpha[t].take(self.before[here]).add_(self.weight[here]), 1)
+                enter[t, here] = e
+                arriving = e if self.prior is None else e + self.prior[t, here]
+                begin[n - 1 - t, here] = torch.logaddexp(arriving, a + self.loop[here]).clamp_min_(NEVER)
         ends = alpha[n, :-1] + self.final
         log_z = float(torch.logsumexp(ends, 0))
         if log_z <= NEVER / 2:
             nothing = np.zeros((nodes, n + 1))
             return GraphPosteriors(NEVER, nothing, nothing)
-        return self._back(alpha, enter, begin, ends, log_z)
+        return self._back(alpha, enter, begin, (ends - log_z).exp(), log_z)
 
-    def _back(self, alpha: Tensor, enter: Tensor, begin: Tensor, ends: Tensor, log_z: float) -> GraphPosteriors:
-        n, d, nodes = self.scores.shape
-        windows = begin.unfold(0, d, 1)[:n].flip(0)  # [N, P, D]: g_t, ..., g_{t-D+1} at t
-        durations = (windows.transpose(1, 2) + self.scores).sub_(alpha[1:, None, :-1]).clamp_max_(0.0).exp_()
+    def _window(self, begin: Tensor, t: int, here: slice) -> Tensor:
+        """[D, P'] log-potentials of what ends at t, by duration."""
+        n, d = self.n, self.d
+        return begin[n - t : n - t + d, here] + self.scores[t - 1].index_select(1, self.labels[here])
+
+    def _back(self, alpha: Tensor, enter: Tensor, begin: Tensor, last: Tensor, log_z: float) -> GraphPosteriors:
+        n, d, nodes = self.n, self.d, len(self.labels)
         g = begin[:n].flip(0)  # [N, P] by time 0 .. N - 1
         looped = (alpha[:n, :-1] + self.loop - g).clamp_max_(0.0).exp_()
         looped[g <= NEVER / 2] = 0.0
-        arcs = alpha[:n].index_select(1, self.before.flatten()).view(n, nodes, -1) + self.weight - enter[:n, :, None]
-        arcs = arcs.clamp_max_(0.0).exp_()
         beginning = torch.zeros(n + d, nodes, dtype=torch.float64)
         entered = torch.zeros(n + 1, nodes, dtype=torch.float64)
         left = torch.zeros(n + 1, nodes + 1, dtype=torch.float64)
-        left[n, :-1] = (ends - log_z).exp()
-        ending = left[n, :-1]
-        before = self.before.flatten()
+        left[n, :-1] = last
+        ending = last
         for t in range(n, 0, -1):
-            beginning[n - t : n - t + d].addcmul_(durations[t - 1], ending)
-            here = beginning[n - t]  # at t - 1
+            here = self.ranges[t]
+            durations = self._window(begin, t, here).sub_(alpha[t, :-1][here]).clamp_max_(0.0).exp_()
+            beginning[n - t : n - t + d, here].addcmul_(durations, ending[here])
             if t > 1:
-                again = here * looped[t - 1]
-                torch.sub(here, again, out=entered[t - 1])
-                left[t - 1].index_add_(0, before, (entered[t - 1][:, None] * arcs[t - 1]).flatten())
-                ending = left[t - 1, :-1] + again
+                there = self.ranges[t - 1]
+                p = beginning[n - t, there]  # of what begins at t - 1
+                again = p * looped[t - 1, there]
+                fresh = p - again
+                entered[t - 1, there] = fresh
+                before = self.before[there]
+                arcs = alpha[t - 1].take(before).add_(self.weight[there]).sub_(enter[t - 1, there, None])
+                shares = arcs.clamp_max_(0.0).exp_().mul_(fresh[:, None])
+                left[t - 1].index_add_(0, before.flatten(), shares.flatten())
+                ending = left[t - 1, :-1].clone()
+                ending[there] += again
         entered[0] = beginning[n - 1]
         return GraphPosteriors(log_z, entered.T.numpy(), left[:, :-1].T.numpy())
+
+
+def _active(graph: PhoneGraph, prior: Tensor, n: int) -> list[slice]:
+    """For each grid point the nodes that may begin, last or end there: from the first that may to the last."""
+    allowed = (prior > NEVER / 2).numpy()
+    some = allowed.any(1)
+    opens = np.where(some, allowed.argmax(1), n + 1)
+    latest = np.where(some, n - allowed[:, ::-1].argmax(1), -1)
+    closes = np.full(len(graph.nodes), -1)
+    for node, before in enumerate(graph.arcs):
+        for other, _ in before:
+            closes[other] = max(closes[other], latest[node])
+    for node, _ in graph.finals:
+        closes[node] = n
+    at = np.arange(n + 1)[:, None]
+    inside = (opens <= at) & (at <= closes) & some
+    low = np.where(inside.any(1), inside.argmax(1), 0)
+    high = np.where(inside.any(1), inside.shape[1] - inside[:, ::-1].argmax(1), 0)
+    return [slice(int(a), int(b)) for a, b in zip(low, high, strict=True)]

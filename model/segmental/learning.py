@@ -75,17 +75,18 @@ def train(
     dev: Sequence[Example],
     training: SegmentalTraining,
     *,
+    warm: bool = False,
     report: Callable[[Epoch], None] | None = None,
     stop: Callable[[], bool] | None = None,
 ) -> list[Epoch]:
-    """Fit the model in place.
+    """Fit the model in place; `warm` goes on from its weights, without counts and without the epochs on frames.
 
     Raises:
         CorpusError: nothing to train on, or more segments than a recording has grid steps.
     """
     if not examples:
         raise CorpusError("expected labelled recordings to train on, got none")
-    return _Run(model, examples, dev, training, report, stop).all_epochs()
+    return _Run(model, examples, dev, training, warm, report, stop).all_epochs()
 
 
 class _Run:
@@ -95,14 +96,16 @@ class _Run:
         examples: Sequence[Example],
         dev: Sequence[Example],
         training: SegmentalTraining,
+        warm: bool,
         report: Callable[[Epoch], None] | None,
         stop: Callable[[], bool] | None,
     ) -> None:
         self.model, self.examples, self.dev, self.training = model, examples, dev, training
-        self.report, self.stop = report, stop
+        self.warm, self.report, self.stop = warm, report, stop
         self.began, self.epochs = time.monotonic(), list[Epoch]()
-        fit_normaliser(model, examples)
-        start_from_counts(model, examples)
+        if not warm:
+            fit_normaliser(model, examples)
+            start_from_counts(model, examples)
         ngrams = model.ngram_parameters()
         own = {id(p) for p in ngrams}
         rest = [p for p in model.parameters() if id(p) not in own]
@@ -115,8 +118,9 @@ class _Run:
 
     def all_epochs(self) -> list[Epoch]:
         t = self.training
-        for stage, count in (("frames", t.pretraining), ("segments", t.epochs)):
-            if stage == "segments" and t.pretraining:
+        pretraining = 0 if self.warm else t.pretraining
+        for stage, count in (("frames", pretraining), ("segments", t.epochs)):
+            if stage == "segments" and pretraining:
                 self.model.start_from_head()
             for n in range(count):
                 if self.stop is not None and self.stop():

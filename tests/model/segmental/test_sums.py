@@ -12,6 +12,12 @@ from phonechain.model.segmental import sums
 from phonechain.model.segmental.sums import Segmentation
 from tests.model.segmental.oracle import everything, lattice
 
+
+def cast(x: sums.Lattice, dtype: torch.dtype) -> sums.Lattice:
+    scores, bigram, first, last = (t.to(dtype) for t in x.tensors)
+    return sums.Lattice(scores, bigram, first, last, x.steps)
+
+
 sizes = {
     "seed": st.integers(0, 10_000),
     "steps": st.lists(st.integers(1, 5), min_size=1, max_size=3),
@@ -74,11 +80,10 @@ def test_potentials_of_hundreds_of_nats(dtype):
     """Also where the bigrams' range is above what one product of exponentials can hold."""
     x = lattice(3, [5, 1, 4], 3, 3, 1.0)
     scale = 300.0
-    scores, bigram, first, last = (torch.sign(t) * scale * torch.rand_like(t) for t in x.tensors)
-    x = sums.Lattice(scores, bigram, first, last, x.steps)
+    drawn = [torch.sign(t) * scale * torch.rand_like(t) for t in x.tensors]
+    x = sums.Lattice(drawn[0], drawn[1], drawn[2], drawn[3], x.steps)
     expected = torch.stack([torch.logsumexp(everything(x, b)[1], 0) for b in range(3)])
-    scores, bigram, first, last = (t.to(dtype) for t in x.tensors)
-    ours = sums.Lattice(scores, bigram, first, last, x.steps)
+    ours = cast(x, dtype)
     tolerance = {torch.float32: 1e-3, torch.float64: 1e-9}[dtype]
     torch.testing.assert_close(sums.log_z(ours).double(), expected, rtol=0, atol=tolerance)
     assert all(torch.isfinite(t).all() for t in (sums.marginals(ours).segments, sums.marginals(ours).bigrams))
@@ -87,8 +92,7 @@ def test_potentials_of_hundreds_of_nats(dtype):
 def test_single_precision_holds_over_a_long_recording():
     """1,000 steps with scores that add up to thousands of nats: posteriors as in double precision."""
     x = lattice(5, [1000], 3, 3, 4.0)
-    scores, bigram, first, last = (t.float() for t in x.tensors)
-    single = sums.marginals(sums.Lattice(scores, bigram, first, last, x.steps))
+    single = sums.marginals(cast(x, torch.float32))
     double = sums.marginals(x)
     torch.testing.assert_close(single.segments.double(), double.segments, rtol=0, atol=2e-3)
     assert float(single.log_z[0]) == pytest.approx(float(double.log_z[0]), rel=1e-6)

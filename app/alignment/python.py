@@ -1,0 +1,84 @@
+"""`phonechain.align` and `phonechain.recognize`: a recording and its words in one call."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+
+from phonechain.app.alignment import pipeline
+from phonechain.app.alignment.transcripts import MissingWords, Pronouncer
+from phonechain.features.annotation import Annotation
+from phonechain.features.audio.reader import Audio
+from phonechain.features.words import dictionary as dictionaries
+from phonechain.features.words.dictionary import Dictionary
+from phonechain.model import ALIGNMENT, pretrained_path
+from phonechain.model.segmental.aligner import PhoneAligner
+from phonechain.model.segmental.answers import Alignment, Recognition
+from phonechain.model.segmental.guesser import english_guesser
+
+
+def align(
+    audio: Path | str | bytes | Audio,
+    transcript: str | Annotation,
+    *,
+    model: PhoneAligner | Path | str | None = None,
+    dictionary: Dictionary | Path | None = None,
+    phones: bool = False,
+    refine: bool = False,
+    oov: MissingWords = "guess",
+) -> Alignment:
+    """Where the words and phones of a transcript are said, with the certainty of every boundary.
+
+    Args:
+        audio: a sound file, its bytes, or what `read_audio` gives.
+        transcript: text; or an annotation, whose words or phones are found anew.
+        model: an alignment model; the English one by default.
+        dictionary: pronunciations; CMUdict by default.
+        phones: the transcript is phones with blanks between them.
+        refine: move the boundaries of the annotation to where they fit best nearby.
+        oov: words that are not in CMUdict: "guess" from their letters, or "refuse". One's own dictionary refuses.
+
+    Raises:
+        PhonechainError: whatever is wrong with the sound, the words or their phones.
+
+    >>> from phonechain.app import samples
+    >>> answer = align(samples.AUDIO, "in being comparatively modern")
+    >>> [word.word for word in answer.words]
+    ['in', 'being', 'comparatively', 'modern']
+    """
+    aligner = _aligner(model)
+    if phones:
+        pronouncer = Pronouncer(Dictionary({}), missing="refuse", as_phones=True)
+    elif dictionary is not None:
+        own = dictionary if isinstance(dictionary, Dictionary) else dictionaries.read(dictionary)
+        pronouncer = Pronouncer(own, missing="refuse")
+    else:
+        pronouncer = Pronouncer(dictionaries.english(), english_guesser(), missing=oov)
+    return pipeline.align(aligner, _sound(audio, aligner), transcript, pronouncer, refine=refine).alignment
+
+
+def recognize(audio: Path | str | bytes | Audio, *, model: PhoneAligner | Path | str | None = None) -> Recognition:
+    """Phones and their boundaries from sound alone. Experimental: the model's card says how many are wrong.
+
+    Raises:
+        PhonechainError: the sound cannot be used.
+    """
+    aligner = _aligner(model)
+    return pipeline.recognize(aligner, _sound(audio, aligner))
+
+
+def _sound(audio: Path | str | bytes | Audio, aligner: PhoneAligner) -> Audio:
+    if isinstance(audio, Audio):
+        return audio
+    return pipeline.read_audio(Path(audio) if isinstance(audio, str) else audio, aligner)
+
+
+def _aligner(model: PhoneAligner | Path | str | None) -> PhoneAligner:
+    if isinstance(model, PhoneAligner):
+        return model
+    return _load(Path(model) if model is not None else pretrained_path(ALIGNMENT))
+
+
+@lru_cache(maxsize=2)
+def _load(path: Path) -> PhoneAligner:
+    return PhoneAligner.load(path)

@@ -1,0 +1,240 @@
+"""`phonechain align`: recordings and their transcripts in, words and phones with the certainty of every boundary out.
+
+One recording is aligned here, a folder of them in `align_folder`. `phonechain recognize` is here too.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from phonechain.app.cli import common
+from phonechain.features.errors import SettingsError
+
+if TYPE_CHECKING:
+    from phonechain.app.alignment.pipeline import Aligned
+    from phonechain.app.alignment.transcripts import Pronouncer
+    from phonechain.features.audio.reader import Audio
+    from phonechain.model.segmental.aligner import PhoneAligner
+    from phonechain.model.segmental.answers import AlignedPhone, Recognition
+
+ModelOption = Annotated[str, typer.Option("--model", "-m", help="An alignment model file, or default for English.")]
+ChannelOption = Annotated[str, typer.Option(help="Channel of the sound: an index from 0, or mix.")]
+FormatOption = Annotated[
+    str | None,
+    typer.Option("--format", "-f", help="table, json, or an annotation format; by default what --out's name says."),
+]
+OutOption = Annotated[
+    Path | None,
+    typer.Option("--out", "-o", help="File to write instead of standard output; the folder to write a folder to."),
+]
+
+
+def align(
+    audio: Annotated[
+        Path, typer.Argument(help="The recording, or a folder of recordings with transcripts.", metavar="AUDIO")
+    ],
+    transcript: Annotated[
+        Path | None,
+        typer.Argument(
+            help="A text file, or an annotation whose words or phones are to be found.", metavar="[TRANSCRIPT]"
+        ),
+    ] = None,
+    text: Annotated[str | None, typer.Option("--text", help="The transcript itself.")] = None,
+    model: ModelOption = "default",
+    refine: Annotated[
+        bool, typer.Option("--refine", help="Move the boundaries of an annotation to where they fit best nearby.")
+    ] = False,
+    spread: Annotated[
+        float, typer.Option(help="Seconds by which given boundaries are thought to be off, for --refine.", min=0.001)
+    ] = 0.03,
+    dictionary: Annotated[
+        Path | None, typer.Option("--dictionary", "-d", help="Pronunciations, as MFA and Kaldi write them.")
+    ] = None,
+    phones: Annotated[
+        bool, typer.Option("--phones", help="The transcript is phones with blanks between them.")
+    ] = False,
+    language: Annotated[str, typer.Option(help="Language in which numbers are read out.")] = "en",
+    oov: Annotated[
+        str, typer.Option(help="Words that are not in the dictionary: guess from the letters, or refuse.")
+    ] = "guess",
+    tier: Annotated[str | None, typer.Option(help="The tier that holds the words or phones.")] = None,
+    channel: ChannelOption = "mix",
+    format: FormatOption = None,
+    out: OutOption = None,
+    doubtful: Annotated[int, typer.Option(help="Print the N least certain boundaries.", metavar="N", min=0)] = 0,
+    table: Annotated[
+        Path | None, typer.Option("--table", help="CSV file to write: a row a phone, the least certain first.")
+    ] = None,
+) -> None:
+    """Find where the words and phones of a transcript begin and end, and how certain each boundary is.
+
+    The certainty of a phone is the probability that its start is within 20 ms of where it is put.
+    """
+    common.check_output(table)
+    aligner = load_aligner(model)
+    speaker = pronouncer(aligner, dictionary, language, oov, phones)
+    chosen = checked_channel(channel)
+    if audio.is_dir():
+        from phonechain.app.cli.align_folder import align_folder
+
+        if transcript is not None or text is not None:
+            raise SettingsError(f"expected no transcript with {audio}, which is a folder: they lie inside")
+        options = {"tier": tier, "refine": refine, "spread": spread}
+        align_folder(audio, out, aligner, speaker, format, options, chosen, doubtful, table)
+        return
+    common.check_file(audio, "a sound file")
+    if (transcript is None) == (text is None):
+        got = "neither" if text is None else "both"
+        raise SettingsError(f"expected a TRANSCRIPT file or --text for {audio}, got {got}")
+    wanted = wanted_format(format, out)
+    common.check_output(out)
+    from phonechain.app.alignment import pipeline
+
+    sound = pipeline.read_audio(audio, aligner, chosen)
+    source: Any = text
+    if transcript is not None:
+        common.check_file(transcript, "a transcript or an annotation file")
+        source = pipeline.read_source(transcript.read_bytes(), transcript.name, utterance=audio.stem)
+    done = pipeline.align(aligner, sound, source, speaker, tier=tier, refine=refine, spread=spread)
+    common.warn(done.notices)
+    show(done, wanted, out, aligner, model, sound, audio)
+    if doubtful or table is not None:
+        from phonechain.app.cli.align_folder import Rows
+
+        rows = Rows()
+        rows.add(str(audio), done.alignment)
+        rows.finish(doubtful, table)
+
+
+def recognize(
+    audio: Annotated[Path, typer.Argument(help="The recording.", metavar="AUDIO")],
+    model: ModelOption = "default",
+    channel: ChannelOption = "mix",
+    format: FormatOption = None,
+    out: OutOption = None,
+) -> None:
+    """Find phones and their boundaries in sound alone. Experimental: `phonechain models` says how many are wrong."""
+    wanted = wanted_format(format, out)
+    common.check_output(out)
+    common.check_file(audio, "a sound file")
+    aligner = load_aligner(model)
+    from phonechain.app.alignment import pipeline
+
+    sound = pipeline.read_audio(audio, aligner, checked_channel(channel))
+    done = pipeline.recognize(aligner, sound)
+    common.warn(done.notices)
+    show(done, wanted, out, aligner, model, sound, audio)
+
+
+def load_aligner(model: str) -> PhoneAligner:
+    """The aligner of a model file, or the shipped one. Raises ModelFileError."""
+    from phonechain.model import ALIGNMENT
+    from phonechain.model.segmental.aligner import PhoneAligner
+
+    return PhoneAligner.load(common.model_path(ALIGNMENT if model == common.DEFAULT else model))
+
+
+def pronouncer(aligner: PhoneAligner, dictionary: Path | None, language: str, oov: str, phones: bool) -> Pronouncer:
+    """How transcripts become words, by the options. Raises SettingsError, AnnotationSyntaxError."""
+    from phonechain.app.alignment.transcripts import Pronouncer
+    from phonechain.features.words import dictionary as dictionaries
+    from phonechain.model.segmental.guesser import english_guesser
+
+    if oov not in ("guess", "refuse"):
+        raise SettingsError(f"--oov: expected guess or refuse, got {oov!r}", value=oov)
+    if phones:
+        return Pronouncer(dictionaries.Dictionary({}), None, language, "refuse", as_phones=True)
+    if dictionary is not None:
+        return Pronouncer(dictionaries.read(dictionary), None, language, "refuse")
+    if language.split("-")[0] != "en":
+        raise SettingsError(
+            f"--language {language}: expected --dictionary or --phones with it, for only English has one"
+        )
+    return Pronouncer(dictionaries.english(), english_guesser(), language, "guess" if oov == "guess" else "refuse")
+
+
+def checked_channel(channel: str) -> Any:
+    """An index, or "mix". Raises SettingsError."""
+    if channel == "mix" or (channel.isascii() and channel.isdecimal() and len(channel) < 6):
+        return channel if channel == "mix" else int(channel)
+    raise SettingsError(f"--channel: expected an index from 0, or mix, got {channel!r}", value=channel)
+
+
+def wanted_format(format: str | None, out: Path | None) -> str:
+    """table, json or an annotation format. Raises SettingsError."""
+    from phonechain.features.annotation import FORMATS
+
+    known = ["table", "json", *(name for name in FORMATS if name != "json")]
+    if format is not None:
+        if format not in known:
+            raise SettingsError(f"--format: expected one of {', '.join(known)}, got {format!r}")
+        return format
+    if out is None:
+        return "table"
+    suffix = out.suffix.lower()
+    if suffix == ".json":
+        return "json"
+    return next((name for name, known_format in FORMATS.items() if suffix in known_format.suffixes), "table")
+
+
+def show(
+    done: Aligned | Recognition,
+    wanted: str,
+    out: Path | None,
+    aligner: PhoneAligner,
+    model: str,
+    sound: Audio,
+    audio: Path,
+) -> None:
+    """Write the answer in the format that is wanted. Raises AnnotationError, OSError."""
+    from phonechain.app.alignment import documents, pipeline
+
+    if wanted == "json":
+        document = documents.to_json(Path(model).stem, aligner, done)
+        data = json.dumps(document, ensure_ascii=False, indent=2).encode("utf-8") + b"\n"
+    elif wanted == "table":
+        data = _table(done).encode("utf-8")
+    else:
+        data = pipeline.render(
+            done, wanted, duration=sound.duration, rate=sound.source_rate or sound.rate, recording=audio.name
+        )
+    common.write_output(data, out)
+
+
+def _table(done: Aligned | Recognition) -> str:
+    from io import StringIO
+
+    from rich.console import Console
+
+    from phonechain.app.alignment.pipeline import Aligned
+
+    answer = done.alignment if isinstance(done, Aligned) else done
+    words = done.alignment.words if isinstance(done, Aligned) else ()
+    moved = any(p.given_start is not None for p in answer.phones)
+    columns: list[str | tuple[str, str]] = [
+        ("start", "right"),
+        ("end", "right"),
+        "label",
+        ("90 % interval of the start", "right"),
+    ]
+    columns += [("within 20 ms", "right"), ("posterior", "right")]
+    columns += [("moved by", "right")] if moved else []
+    columns += ["word"] if words else []
+    table = common.table(*columns)
+    for p in answer.phones:
+        row = [f"{p.start:.3f}", f"{p.end:.3f}", p.label, f"{p.start_low:.3f} to {p.start_high:.3f}"]
+        row += [f"{p.within:.2f}", f"{p.posterior:.2f}"]
+        row += [_moved(p)] if moved else []
+        row += [words[p.word].written if p.word is not None else ""] if words else []
+        table.add_row(*row)
+    text = StringIO()
+    Console(file=text, width=200).print(table)
+    return text.getvalue()
+
+
+def _moved(p: AlignedPhone) -> str:
+    return "" if p.given_start is None else f"{1000 * (p.start - p.given_start):+.0f} ms"

@@ -1,0 +1,283 @@
+"""Alignment and recognition measured, and the English alignment model trained.
+
+    python -m experiments.alignment align MODEL FOLDER       phones given: boundaries against the labels
+    python -m experiments.alignment refine MODEL FOLDER      boundaries moved at random, refined
+    python -m experiments.alignment recognize MODEL FOLDER   phone error rate
+    python -m experiments.alignment train FOLDER OUT         a model from FOLDER's labels; see --help
+
+FOLDER is a corpus (recordings and annotations); --per-speaker takes one utterance a speaker, --split a split. --shift says
+by how much the labels of the reference are known to lie early (pocketsphinx: 10 ms against exact times).
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from phonechain.features import corpora
+from phonechain.features.audio.reader import Audio, decode
+from phonechain.features.mfcc import FeatureSettings, frames
+from phonechain.features.segments import Segment, Utterance
+from phonechain.model.files.modelfile import Card, Provenance
+from phonechain.model.segmental import learning
+from phonechain.model.segmental.aligner import SILENCES, PhoneAligner
+from phonechain.model.segmental.learning import Epoch, Example
+from phonechain.model.segmental.settings import SegmentalSettings, SegmentalTraining
+
+NOISE = ("+NSN+", "SPN", "+SPN+")
+
+
+def utterances(given: argparse.Namespace) -> list[Utterance]:
+    """Those asked for, in a drawn order that is the same in every run."""
+    found = corpora.read(given.folder).utterances
+    if given.split:
+        found = [u for u in found if u.split == given.split]
+    random = np.random.default_rng(7)
+    found = [found[n] for n in random.permutation(len(found))]
+    if given.per_speaker:
+        first: dict[str, Utterance] = {}
+        for u in found:
+            first.setdefault(u.speaker or u.id, u)
+        found = list(first.values())
+    return found[given.skip :][: given.count or None]
+
+
+def touching(u: Utterance, duration: float, silence: str) -> list[Segment]:
+    """The labels without gaps: silence between them, neighbouring silences joined, noise taken for silence."""
+    out: list[Segment] = []
+    for s in u.segments:
+        end = min(s.end, duration)
+        quiet = s.label is None or s.label in NOISE or s.label.casefold() in SILENCES
+        label = silence if quiet else str(s.label)
+        if end <= s.start:
+            continue
+        if out and s.start > out[-1].end + 0.005:
+            out.append(Segment(out[-1].end, s.start, silence))
+        if out and out[-1].label == label == silence:
+            out[-1] = Segment(out[-1].start, end, silence)
+        else:
+            out.append(Segment(out[-1].end if out else 0.0, end, label))
+    out[-1] = Segment(out[-1].start, duration, out[-1].label)
+    return out
+
+
+def sounds(given: argparse.Namespace, aligner: PhoneAligner) -> Iterator[tuple[Audio, list[Segment]]]:
+    """Each recording with its reference."""
+    for u in utterances(given):
+        audio = decode(u.audio, rate=aligner.features_.rate)
+        yield audio, touching(u, audio.duration, aligner.silence or "SIL")
+
+
+def report(errors: Sequence[float], certainties: Sequence[float] = (), **more: object) -> dict[str, object]:
+    """Figures of boundary errors (s) and of the certainties told of them, as one JSON line."""
+    e = np.asarray(errors)
+    size = np.abs(e)
+    out: dict[str, object] = {
+        "boundaries": len(e), "bias_ms": round(1e3 * float(e.mean()), 2), "mae_ms": round(1e3 * float(size.mean()), 2),
+        "median_ms": round(1e3 * float(np.median(size)), 2),
+        **{f"within_{t}_ms": round(100 * float((size <= t / 1e3 + 1e-6).mean()), 2) for t in (10, 20, 50)},
+    }  # fmt: skip
+    if len(certainties):
+        c, right = np.asarray(certainties), size <= 0.020 + 1e-6
+        order = np.argsort(c)
+        bins = np.array_split(order, 10)
+        out["ece_percent"] = round(100 * sum(abs(c[b].mean() - right[b].mean()) * len(b) for b in bins) / len(c), 2)
+        for name, wrong in (("off_20_ms", ~right), ("off_50_ms", size > 0.05)):
+            out[f"least_certain_tenth_holds_{name}"] = round(100 * float(wrong[bins[0]].sum() / max(1, wrong.sum())), 1)
+    out |= more
+    print(json.dumps(out), flush=True)
+    return out
+
+
+def measure_alignment(given: argparse.Namespace, aligner: PhoneAligner) -> None:
+    """Phones of the reference given, their boundaries found."""
+    errors, certainties, inside = [], [], []
+    seconds, began = 0.0, time.process_time()
+    for audio, reference in sounds(given, aligner):
+        answer = aligner.align_phones(audio, [str(s.label) for s in reference])
+        for p, s in list(zip(answer.phones, reference, strict=True))[1:]:
+            errors.append(p.start - s.start - given.shift)
+            certainties.append(p.within)
+            inside.append(p.start_low <= s.start + given.shift <= p.start_high)
+        seconds += audio.duration
+    spent = time.process_time() - began
+    coverage = round(100 * float(np.mean(inside)), 1)
+    report(
+        errors,
+        certainties,
+        interval_90_holds=coverage,
+        seconds=round(seconds),
+        times_real_time=round(seconds / spent, 1),
+    )
+
+
+def measure_refining(given: argparse.Namespace, aligner: PhoneAligner) -> None:
+    """Boundaries of the reference moved by a normal error, then refined."""
+    random = np.random.default_rng(5)
+    before, after = [], []
+    for audio, reference in sounds(given, aligner):
+        starts = np.array([s.start for s in reference])
+        moved = starts + np.r_[0.0, random.normal(0.0, given.spread, len(starts) - 1)]
+        moved = np.minimum(np.maximum.accumulate(moved), audio.duration - 0.001 * np.arange(len(starts), 0, -1))
+        ends = [*moved[1:], audio.duration]
+        noisy = [Segment(a, max(a, b), s.label) for a, b, s in zip(moved, ends, reference, strict=True)]
+        answer = aligner.refine(audio, noisy, spread=given.spread, window=4 * given.spread)
+        before += (moved[1:] - starts[1:]).tolist()
+        after += [p.start - s.start - given.shift for p, s in list(zip(answer.phones, reference, strict=True))[1:]]
+    report(before, stage="given")
+    report(after, stage="refined")
+
+
+def edits(reference: Sequence[str], found: Sequence[str]) -> NDArray[np.int64]:
+    """Substitutions, deletions, insertions of a cheapest way from one to the other."""
+    rows = [[(n, 0, 0, n) for n in range(len(found) + 1)]]  # cost, sub, del, ins
+    for i, r in enumerate(reference, 1):
+        row = [(i, 0, i, 0)]
+        for j, f in enumerate(found, 1):
+            same = rows[-1][j - 1]
+            ways = [(same[0] + (r != f), same[1] + (r != f), same[2], same[3])]
+            up, left = rows[-1][j], row[-1]
+            ways += [(up[0] + 1, up[1], up[2] + 1, up[3]), (left[0] + 1, left[1], left[2], left[3] + 1)]
+            row.append(min(ways))
+        rows.append(row)
+    return np.array(rows[-1][-1][1:])
+
+
+def measure_recognition(given: argparse.Namespace, aligner: PhoneAligner) -> None:
+    """Phone error rate, silence counted as a label and left out."""
+    totals, plain, count, bare = np.zeros(3), np.zeros(3), 0, 0
+    seconds, began = 0.0, time.process_time()
+    for audio, reference in sounds(given, aligner):
+        found = [p.label for p in aligner.recognize(audio).phones]
+        labels = [str(aligner.spell(str(s.label))) for s in reference]
+        totals += edits(labels, found)
+        count += len(labels)
+        quiet = aligner.silence
+        a, b = [y for y in labels if y != quiet], [y for y in found if y != quiet]
+        plain += edits(a, b)
+        bare += len(a)
+        seconds += audio.duration
+    spent = time.process_time() - began
+    sub, dele, ins = (round(100 * float(v) / count, 2) for v in totals)
+    print(json.dumps({
+        "per": round(100 * float(totals.sum()) / count, 2), "substitutions": sub, "deletions": dele, "insertions": ins,
+        "per_without_silence": round(100 * float(plain.sum()) / bare, 2), "phones": count,
+        "times_real_time": round(seconds / spent, 1), "decoding": aligner.decoding_,
+    }), flush=True)  # fmt: skip
+
+
+def examples(
+    found: Sequence[Utterance], labels: Sequence[str], features: FeatureSettings, warps: Sequence[float], shift: float
+) -> list[Example]:
+    """Frames and labels of recordings; those that cannot be used are told and left out."""
+    index = {y: n for n, y in enumerate(labels)}
+    silence = next(y for y in labels if y.casefold() in SILENCES)
+    out = []
+    for u in found:
+        audio = decode(u.audio, rate=features.rate)
+        reference = touching(u, audio.duration, silence)
+        if audio.duration > 15 or any(s.label not in index for s in reference):
+            print(f"left out {u.id}", file=sys.stderr)
+            continue
+        track = [
+            frames(
+                audio.samples,
+                dataclasses.replace(features, fmin=features.fmin * w, fmax=min(features.fmax * w, 7990.0)),
+            )
+            for w in warps
+        ]
+        out.append(Example(track, [(s.start, s.end, index[str(s.label)]) for s in reference], shift))
+    return out
+
+
+def train(given: argparse.Namespace) -> None:
+    """A model from the labels of FOLDER, and of --exact without a shift."""
+    found = utterances(given)
+    held = found[: given.dev]
+    rest = found[given.dev :]
+    exact = corpora.read(given.exact).utterances if given.exact else []
+    features = FeatureSettings()
+    names = {str(s.label) for u in rest for s in u.segments if s.label and s.label not in NOISE}
+    quiet = next((y for y in sorted(names) if y.casefold() in SILENCES), "SIL")
+    labels = sorted(names | {quiet})
+    model = SegmentalSettings(units=given.units, products=given.products, states=given.states)
+    training = SegmentalTraining(
+        epochs=given.epochs, pretraining=given.pretraining, warps=tuple(given.warps), seed=given.seed
+    )
+    aligner = PhoneAligner(model, training=training, features=features, card=Card(given.name))
+    aligner.labels_ = labels
+    data = examples(rest, labels, features, given.warps, given.shift) + examples(
+        exact, labels, features, given.warps, 0.0
+    )
+    dev = examples(held, labels, features, (1.0,), given.shift)
+    base = PhoneAligner.load(given.base) if given.base else None
+    network = learning.build(model, len(labels), given.seed) if base is None else base._ready()
+
+    def tell(epoch: Epoch) -> None:
+        print(json.dumps(dataclasses.asdict(epoch)), flush=True)
+
+    learning.train(network, data, dev, training, warm=base is not None, report=tell)
+    aligner.network_ = network.eval()
+    aligner.provenance_ = Provenance.now(command=" ".join(sys.argv[1:]), seed=given.seed, corpus=given.name)
+    aligner.save(given.out)
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name in ("align", "refine", "recognize", "train"):
+        one = commands.add_parser(name)
+        if name != "train":
+            one.add_argument("model", type=Path)
+        one.add_argument("folder", type=Path)
+        one.add_argument("--split")
+        one.add_argument("--per-speaker", action="store_true")
+        one.add_argument("--count", type=int, default=0)
+        one.add_argument("--skip", type=int, default=0)
+        one.add_argument("--shift", type=float, default=0.0)
+        one.add_argument("--spread", type=float, default=0.03)
+        one.add_argument("--cost", type=float, help="of a segment in posterior decoding")
+        one.add_argument("--temperature", type=float)
+        one.add_argument("--bias", type=float, help="the model's, instead of the file's")
+        if name == "train":
+            one.add_argument("out", type=Path)
+            one.add_argument("--exact", type=Path, help="corpus whose times are exact, beside FOLDER")
+            one.add_argument("--base", type=Path)
+            one.add_argument("--name", default="alignment")
+            one.add_argument("--dev", type=int, default=40, help="utterances held out")
+            one.add_argument("--warps", type=float, nargs="+", default=[1.0])
+            one.add_argument("--units", type=int, default=96)
+            one.add_argument("--products", type=int, default=1)
+            one.add_argument("--states", type=int, default=2)
+            one.add_argument("--epochs", type=int, default=12)
+            one.add_argument("--pretraining", type=int, default=2)
+            one.add_argument("--seed", type=int, default=1)
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    if given.command == "train":
+        train(given)
+        return
+    aligner = PhoneAligner.load(given.model)
+    if given.cost is not None:
+        aligner.decoding_["cost"] = given.cost
+    if given.temperature is not None:
+        aligner.temperature_ = given.temperature
+    if given.bias is not None:
+        aligner.shift_ = given.bias
+    {"align": measure_alignment, "refine": measure_refining, "recognize": measure_recognition}[given.command](
+        given, aligner
+    )
+
+
+if __name__ == "__main__":
+    main()

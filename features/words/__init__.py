@@ -1,0 +1,1 @@
+"""Words: a transcript as it is spoken, and how its words are pronounced."""

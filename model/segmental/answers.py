@@ -1,0 +1,99 @@
+"""What alignment and recognition answer. Times in seconds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from phonechain.features.errors import Notice
+from phonechain.features.segments import Segment
+
+
+@dataclass(frozen=True)
+class AlignedPhone:
+    """A phone and how certain it is.
+
+    Attributes:
+        start_low, start_high: central interval that holds 90 % of the posterior of the start.
+        within: probability that the start lies within 20 ms of where it is put, given the phones.
+        posterior: of the label, by the sound alone: the mean over the segment of the probability that it is heard there.
+        n_best: the labels that are heard there, the most probable first.
+        word: index of its word; None for a silence.
+        given_start: where the start was before refining.
+    """
+
+    label: str
+    start: float
+    end: float
+    start_low: float
+    start_high: float
+    within: float
+    posterior: float
+    n_best: tuple[tuple[str, float], ...] = ()
+    word: int | None = None
+    given_start: float | None = None
+
+
+@dataclass(frozen=True)
+class AlignedWord:
+    """A word, the pronunciation chosen, and its posterior among the word's variants given the transcript.
+
+    `written` is the transcript's token; `guessed`: the pronunciation comes from the letters, not from a dictionary.
+    `phones` are the indices of its phones, from the first to past the last.
+    """
+
+    word: str
+    written: str
+    start: float
+    end: float
+    pronunciation: tuple[str, ...]
+    posterior: float
+    guessed: bool
+    phones: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """A recording with its phones and, for transcripts, its words.
+
+    Attributes:
+        duration: of the recording.
+        log_posterior: log of the transcript's posterior among everything that could have been said, log Z of the graph
+            less log Z of the free chain, in nats; never above 0 but for the grid's rounding.
+        silence: the model's label for silence, if it has one.
+    """
+
+    phones: tuple[AlignedPhone, ...]
+    words: tuple[AlignedWord, ...]
+    duration: float
+    log_posterior: float
+    silence: str | None = None
+    notices: tuple[Notice, ...] = ()
+
+    @property
+    def log_posterior_per_phone(self) -> float:
+        """Comparable between recordings: how much each phone costs, in nats."""
+        return self.log_posterior / max(1, sum(p.label != self.silence for p in self.phones))
+
+    @property
+    def segments(self) -> list[Segment]:
+        """The phones as plain segments."""
+        return [Segment(p.start, p.end, p.label) for p in self.phones]
+
+    def doubtful(self, count: int) -> list[tuple[int, AlignedPhone]]:
+        """The phones whose starts are least certain, with their indices; a recording's own start is none."""
+        inner = [(n, p) for n, p in enumerate(self.phones) if n > 0]
+        return sorted(inner, key=lambda pair: (pair[1].within, pair[0]))[:count]
+
+
+@dataclass(frozen=True)
+class Recognition:
+    """What was heard where nothing was said beforehand."""
+
+    phones: tuple[AlignedPhone, ...]
+    duration: float
+    notices: tuple[Notice, ...] = field(default=())
+
+    @property
+    def segments(self) -> list[Segment]:
+        """The phones as plain segments."""
+        return [Segment(p.start, p.end, p.label) for p in self.phones]

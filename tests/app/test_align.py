@@ -1,0 +1,184 @@
+"""`phonechain align`, `phonechain recognize`, `POST /align` and `POST /recognize` on the sample."""
+
+import base64
+import json
+import shutil
+
+import pytest
+
+from phonechain.app import samples
+from phonechain.app.alignment import pipeline
+from phonechain.app.cli import align, main
+from phonechain.features import annotation as notation
+from tests.app.conftest import Client
+
+TEXT = "In being comparatively modern."
+
+
+def run(capsys, *arguments: object) -> tuple[int, str, str]:
+    code = main([str(a) for a in arguments])
+    out = capsys.readouterr()
+    return code, out.out, out.err
+
+
+def test_a_transcript_gives_words_and_phones_with_certainties(capsys, tmp_path):
+    code, out, err = run(
+        capsys, "align", samples.AUDIO, "--text", TEXT, "--format", "json", "--table", tmp_path / "t.csv"
+    )
+    assert code == 0, err
+    answer = json.loads(out)
+    assert [w["written"] for w in answer["words"]] == ["In", "being", "comparatively", "modern"]
+    assert answer["input"] == "words"
+    assert all(
+        {"start", "end", "label", "start_interval", "within_20_ms", "posterior"} <= set(s) for s in answer["segments"]
+    )
+    rows = (tmp_path / "t.csv").read_text().splitlines()
+    assert rows[0].startswith("file,segment,start,end,label,word,within_20_ms")
+    assert len(rows) == len(answer["segments"]) + 1
+
+
+def test_every_annotation_format_comes_out():
+    aligner = align.load_aligner("default")
+    sound = pipeline.read_audio(samples.AUDIO, aligner)
+    done = pipeline.align(aligner, sound, TEXT, align.pronouncer(aligner, None, "en", "refuse", phones=False))
+    for form, known in notation.FORMATS.items():
+        data = pipeline.render(done, form, duration=sound.duration, rate=22050, recording="u.flac")
+        read = notation.read(data, name=f"u{known.suffixes[0]}", rate=22050)
+        tiers = {t.name: [s.label for s in t.entries] for t in read.tiers}
+        phones = next(labels for labels in tiers.values() if "NG" in labels)
+        assert [y for y in phones if y and y != "SIL"] == [p.label for p in done.alignment.phones if p.label != "SIL"]
+        if form.startswith("textgrid") or form == "eaf":
+            assert [y for y in tiers["words"] if y] == ["In", "being", "comparatively", "modern"]
+
+
+def test_tiers_that_were_there_are_kept(capsys, tmp_path):
+    out = tmp_path / "x.TextGrid"
+    code, _, err = run(capsys, "align", samples.AUDIO, samples.SEGMENTS, "--refine", "-o", out)
+    assert code == 0, err
+    before = notation.read(samples.SEGMENTS.read_bytes(), name=samples.SEGMENTS.name)
+    after = notation.read(out.read_bytes(), name=out.name)
+    assert [t.name for t in after.tiers][: len(before.tiers)] == [t.name for t in before.tiers]
+    for one, other in zip(before.tiers, after.tiers, strict=False):
+        assert [s.label for s in one.entries if s.label] == [s.label for s in other.entries if s.label]
+    assert [t.name for t in after.tiers][-3:] == [
+        "phones phonechain",
+        "phones phonechain posterior",
+        "phones phonechain certainty",
+    ]
+
+
+def test_a_folder_with_its_transcripts(capsys, tmp_path):
+    root, out = tmp_path / "in", tmp_path / "out"
+    for name in ("a", "b", "c", "d"):
+        (root / name).mkdir(parents=True)
+        shutil.copy(samples.AUDIO, root / name / "u.flac")
+    (root / "a" / "u.txt").write_text(TEXT)
+    (root / "b" / "u.lab").write_text("in being zqxv modern")
+    (root / "d" / "u.txt").write_text("she sold sea shells")
+    code, shown, err = run(capsys, "align", root, "-o", out, "--doubtful", "3", "--oov", "refuse")
+    assert code == 1
+    assert "failed" in err
+    assert "1 word of the transcript is not in CMUdict: zqxv" in err
+    assert "left out" in err
+    assert "no transcript beside it" in err
+    assert "the sound does not bear the transcript out" in err
+    assert "aligned" in err
+    assert "of 2 recordings" in err
+    assert "Least certain boundaries" in shown
+    assert sorted(p.relative_to(out).as_posix() for p in out.rglob("*.TextGrid")) == ["a/u.TextGrid", "d/u.TextGrid"]
+
+
+def test_ones_own_dictionary_and_phones(capsys, tmp_path):
+    mine = tmp_path / "mine.dict"
+    mine.write_text("in IH N\nwordy B IY IH NG\ncomparatively K AH M P EH R AH T IH V L IY\nmodern M AA D ER N\n")
+    code, out, err = run(
+        capsys, "align", samples.AUDIO, "--text", "in wordy comparatively modern", "-d", mine, "-f", "json"
+    )
+    assert code == 0, err
+    assert json.loads(out)["words"][1]["pronunciation"] == ["B", "IY", "IH", "NG"]
+    phones = "IH N B IY IH NG K AH M P EH R AH T IH V L IY M AA D ER N"
+    code, out, err = run(capsys, "align", samples.AUDIO, "--text", phones, "--phones", "-f", "json")
+    assert code == 0, err
+    assert [s["label"] for s in json.loads(out)["segments"] if s["label"] != "SIL"] == phones.split()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["--text", "in zqxv being kzkz", "--oov", "refuse"],
+            "2 words of the transcript are not in CMUdict: zqxv, kzkz",
+        ),
+        (["--text", " ... "], "expected words in the transcript, got none"),
+        (["--text", "comparatively " * 30], "the transcript is too long for the sound"),
+        (["--text", "AA XX", "--phones"], "expected phones that the model knows"),
+        ([], "expected a TRANSCRIPT file or --text"),
+        (["--text", "ja", "--language", "de"], "expected --dictionary or --phones with it"),
+        (["--text", "in", "--oov", "maybe"], "--oov: expected guess or refuse"),
+        (["--text", "in", "--refine"], "expected an annotation with boundaries to refine"),
+        (["--text", "in", "-m", "nothing.safetensors"], "nothing.safetensors does not exist"),
+    ],
+)
+def test_wrong_input_is_one_line(capsys, arguments, message):
+    code, out, err = run(capsys, "align", samples.AUDIO, *arguments)
+    assert code == 2
+    assert out == ""
+    assert message in err
+    assert err.count("\n") == 1
+
+
+def test_recognition(capsys):
+    code, out, err = run(capsys, "recognize", samples.AUDIO, "-f", "json")
+    assert code == 0, err
+    assert len(json.loads(out)["segments"]) > 10
+
+
+# ---------------------------------------------------------------------------------------------------------- HTTP
+
+
+def test_align_over_http(client: Client):
+    audio = samples.AUDIO.read_bytes()
+    form = client.post("/align", files={"audio": audio}, data={"text": TEXT})
+    assert form.status_code == 200, form.text
+    assert [w["word"] for w in form.json()["words"]] == ["in", "being", "comparatively", "modern"]
+    body = {"audio": base64.b64encode(audio).decode(), "text": TEXT}
+    assert client.post("/align", json=body).json()["segments"] == form.json()["segments"]
+    file = client.post("/align?format=textgrid", files={"audio": audio, "transcript": ("t.txt", TEXT.encode())})
+    assert file.status_code == 200
+    assert {"words", "phones"} <= {t.name for t in notation.read(file.content).tiers}
+    moved = client.post(
+        "/align",
+        files={"audio": audio, "transcript": ("s.TextGrid", samples.SEGMENTS.read_bytes())},
+        data={"refine": "true"},
+    )
+    assert moved.json()["input"] == "refine"
+    assert "given_start" in moved.json()["segments"][1]
+
+
+def test_recognize_over_http(client: Client):
+    answer = client.post("/recognize", files={"audio": samples.AUDIO.read_bytes()})
+    assert answer.status_code == 200, answer.text
+    assert len(answer.json()["segments"]) > 10
+
+
+@pytest.mark.parametrize(
+    ("fields", "status", "slug"),
+    [
+        ({"text": "zqxv", "oov": "refuse"}, 422, "transcript"),
+        ({"text": "in", "language": "de"}, 422, "request-invalid"),
+        ({}, 422, "request-invalid"),
+        ({"text": "in", "spread": "-1"}, 422, "request-invalid"),
+        ({"text": "in", "colour": "red"}, 422, "request-invalid"),
+        ({"text": "AA QQ", "phones": "true"}, 422, "phone-set"),
+    ],
+)
+def test_problems_over_http(client: Client, fields, status, slug):
+    answer = client.post("/align", files={"audio": samples.AUDIO.read_bytes()}, data=fields)
+    assert answer.status_code == status, answer.text
+    assert answer.json()["type"].endswith(slug)
+
+
+def test_missing_words_are_all_named_over_http(client: Client):
+    data = {"text": "zqxv being kzkz", "oov": "refuse"}
+    answer = client.post("/align", files={"audio": samples.AUDIO.read_bytes()}, data=data)
+    assert answer.json()["missing"] == ["zqxv", "kzkz"]
