@@ -225,11 +225,6 @@ def _listing(words: Sequence[str]) -> str:
     return ", ".join(word[:40] for word in words[:SHOWN]) + more
 
 
-def identity(labels: Sequence[str]) -> LabelComparison:
-    """Labels compared as they stand, before any is seen."""
-    return _compare(LabelSet(tuple(labels), steps=()), ())
-
-
 # ------------------------------------------------------------------------------------------------------------ choosing
 
 
