@@ -37,6 +37,7 @@ def label(
     ] = False,
     utterance: options.Recording = None,
     shift: options.Shift = "0",
+    raw: options.Raw = None,
     channel: Annotated[
         str,
         typer.Option(help="Channel to read: an index from 0, or mix. Default: the one that SEGMENTS names, or mix."),
@@ -89,6 +90,7 @@ def label(
     checked = options.check_options(
         utterance=utterance,
         shift=shift,
+        raw=raw,
         channel=channel,
         n_best=n_best,
         decode=decode,

@@ -31,6 +31,12 @@ Recording = Annotated[
 Shift = Annotated[
     str, typer.Option(help="Seconds to add to every time; start: the annotation begins at 0.", metavar="SECONDS")
 ]
+Raw = Annotated[
+    str | None,
+    typer.Option(
+        "--raw", help="Sound without a header: sample rate, encoding, channels.", metavar="RATE,FORMAT,CHANNELS"
+    ),
+]
 Decode = Annotated[
     str,
     typer.Option(help="posterior: the most probable label of each segment; viterbi: the most probable sequence."),
@@ -65,7 +71,7 @@ def check_options(**options: Any) -> dict[str, Any]:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         raise SettingsError(f"--{str(first['loc'][0]).replace('_', '-')}: {expected(first)}") from None
-    values = known.model_dump(include=set(options))
+    values = {name: getattr(known, name) for name in options}
     if "max_gap" in values:
         values["gaps"] = known.gap_rule
         del values["max_gap"]

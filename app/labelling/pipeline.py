@@ -17,6 +17,7 @@ from phonechain.features import annotation as notation
 from phonechain.features.annotation import Annotation, Tier, timit
 from phonechain.features.annotation.base import is_derived, shown
 from phonechain.features.audio import reader as sound
+from phonechain.features.audio.raw import RawFormat
 from phonechain.features.audio.reader import Audio
 from phonechain.features.corpora.base import channel_of
 from phonechain.features.errors import (
@@ -127,14 +128,15 @@ def prepare_utterance(
     gaps: Gaps = Gaps(),
     max_seconds: float = 3600.0,
     max_segments: int | None = None,
+    raw: RawFormat | None = None,
     recording: str | None = None,
     known: LabelSet | None = None,
 ) -> Prepared:
     """Choose the tier, decode the sound if it is not decoded yet, check the segments and compute their features.
 
-    `chosen` is a tier of the segmentation, where one has been chosen already instead of by `tier`. `recording` is the
-    sound's name, for files that are written; left out, that of the file where `audio` is one. `known` are the labels of
-    the model, with which the given ones are compared. With
+    `chosen` is a tier of the segmentation, where one has been chosen already instead of by `tier`. `raw` says what sound
+    without a header holds. `recording` is the sound's name, for files that are written; left out, that of the file where
+    `audio` is one. `known` are the labels of the model, with which the given ones are compared. With
     `on_bad_segment="skip"`, segments that do not fit are set aside, each with a Notice, instead of refusing all.
 
     Raises:
@@ -153,7 +155,7 @@ def prepare_utterance(
     decoded = (
         audio
         if isinstance(audio, Audio)
-        else sound.decode(audio, channel=channel, rate=settings.rate, max_seconds=max_seconds)
+        else sound.decode(audio, channel=channel, rate=settings.rate, max_seconds=max_seconds, raw=raw)
     )
     rate = decoded.source_rate or decoded.rate
     if any(notice.code == "rate-assumed" for notice in segmentation.notices):

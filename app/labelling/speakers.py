@@ -20,6 +20,7 @@ from phonechain.features.annotation import Annotation, Tier
 from phonechain.features.annotation.base import blank, is_derived, nfc, shown
 from phonechain.features.annotation.tiers import is_phone_tier
 from phonechain.features.audio import reader as sound
+from phonechain.features.audio.raw import RawFormat
 from phonechain.features.errors import AnnotationError, NoSegments
 from phonechain.features.phones.comparison import LabelSet
 
@@ -62,6 +63,7 @@ def label_speakers(
     decode: Decoding = "posterior",
     channel: Any = "mix",
     max_seconds: float = 3600.0,
+    raw: RawFormat | None = None,
     **options: Any,
 ) -> list[tuple[Prepared, list[LabelledSegment]]]:
     """Label every speaker's phone tier: the sound is decoded once, and one batch has them all.
@@ -75,7 +77,7 @@ def label_speakers(
     """
     tiers = phone_tiers(annotation)
     recording = audio.stem if isinstance(audio, Path) else None
-    decoded = sound.decode(audio, channel=channel, rate=labeler.features_.rate, max_seconds=max_seconds)
+    decoded = sound.decode(audio, channel=channel, rate=labeler.features_.rate, max_seconds=max_seconds, raw=raw)
     together = known.compare(s.label for tier in tiers for s in notation.tier_segments(tier))
     fixed = replace(known, steps=together.steps)
     ready = [

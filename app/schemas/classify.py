@@ -8,13 +8,14 @@ import math
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, WithJsonSchema, field_validator
 from pydantic_core import PydanticCustomError
 
 from phonechain.app.labelling.pipeline import MAX_GAP, Gaps, Skipped
 from phonechain.features.annotation import FORMATS, format_named
 from phonechain.features.annotation.base import MAX_SECONDS
-from phonechain.features.errors import Notice, PhoneSetError
+from phonechain.features.audio.raw import ENCODINGS, RawFormat
+from phonechain.features.errors import Notice, PhoneSetError, SettingsError
 from phonechain.features.phones import mapping
 from phonechain.features.phones.comparison import LabelComparison
 from phonechain.features.segments import Segment
@@ -59,6 +60,19 @@ LabelMap = Annotated[dict[str, str | None] | None, BeforeValidator(_label_map)]
 """Given label -> label of the model, None for labels that are not compared."""
 
 
+def parse_raw(value: Any) -> Any:
+    """What sound without a header holds; None for nothing. Raises PydanticCustomError."""
+    if value is None or value == "":
+        return None
+    try:
+        return RawFormat.parse(value if isinstance(value, str) else str(value)[:40])
+    except SettingsError as error:
+        raise PydanticCustomError("raw", "{reason}", {"reason": str(error).removeprefix("raw: ")}) from None
+
+
+_RAW_SCHEMA: dict[str, Any] = {"anyOf": [{"type": "string", "maxLength": 40}, {"type": "null"}]}
+
+
 class ClassifyOptions(BaseModel):
     """The options of `POST /classify`, by the same names in the query, in a form and in a JSON body."""
 
@@ -82,6 +96,12 @@ class ClassifyOptions(BaseModel):
     channel: Annotated[int | Literal["mix"], BeforeValidator(parse_channel)] = Field(
         "mix",
         description="Channel of the sound: an index from 0, or `mix` for the mean of all, unless the annotation names one.",
+    )
+    raw: Annotated[RawFormat | None, BeforeValidator(parse_raw), WithJsonSchema(_RAW_SCHEMA)] = Field(
+        None,
+        description="For sound without a header: sample rate, encoding and channels, such as `16000,s16le,1`; encodings are "
+        + ", ".join(f"`{name}`" for name in ENCODINGS)
+        + ".",
     )
     n_best: int = Field(1, ge=1, description="How many labels to list for each segment, the likeliest first.")
     decode: Literal["posterior", "viterbi"] = Field(

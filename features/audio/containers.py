@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import BinaryIO
 
@@ -43,6 +44,7 @@ MATROSKA = Container("Matroska/WebM", False, "matroska")
 AMR = Container("AMR", False, "amr")
 ADTS = Container("AAC (ADTS)", False, "aac")
 ASF = Container("Windows Media", False, "asf")
+RAW = Container("raw", True, None)
 AVI = Container("AVI", False, "avi")
 MPEG_PS = Container("MPEG", False, "mpeg")
 MPEG_TS = Container("MPEG-TS", False, "mpegts")
@@ -216,6 +218,15 @@ def ogg_ends(file: BinaryIO, size: int) -> bool:
 
 def _chunk(file: BinaryIO, name: bytes) -> tuple[int, int] | None:
     """Where the first RIFF or IFF chunk of that name has its content, and how many bytes it claims to be."""
+    return next(((at, length) for found, at, length in riff_chunks(file) if found == name), None)
+
+
+def riff_chunks(file: BinaryIO, *, tolerant: bool = False) -> Iterator[tuple[bytes, int, int]]:
+    """(name, where its content begins, bytes that it claims) of each chunk of a RIFF or IFF file.
+
+    A chunk of odd length is followed by a padding byte; `tolerant` does without one where a chunk's name stands in its
+    place.
+    """
     file.seek(0)
     order = _order(file.read(4))
     at = 12
@@ -223,12 +234,18 @@ def _chunk(file: BinaryIO, name: bytes) -> tuple[int, int] | None:
         file.seek(at)
         header = file.read(8)
         if len(header) < 8:
-            return None
-        found, length = struct.unpack(f"{order}4sI", header)
-        if found == name:
-            return at + 8, length
-        at += 8 + length + length % 2
-    return None
+            return
+        name, length = struct.unpack(f"{order}4sI", header)
+        yield name, at + 8, length
+        at += 8 + length
+        if length % 2:
+            file.seek(at)
+            after = file.read(5)
+            at += not (tolerant and _is_name(after[:4]) and not _is_name(after[1:]))
+
+
+def _is_name(four: bytes) -> bool:
+    return len(four) == 4 and four.isascii() and four.strip(b" ").isalnum()
 
 
 def _order(form: bytes) -> str:

@@ -18,6 +18,7 @@ import soundfile
 from numpy.typing import NDArray
 
 from phonechain.features.audio.containers import AVI, MATROSKA, MP4, MPEG_TS, Container
+from phonechain.features.audio.raw import ENCODINGS, RawFormat
 
 Block = NDArray[np.float32]
 """`[n, channels]`."""
@@ -71,15 +72,15 @@ class SafeFile:
 
 
 @contextlib.contextmanager
-def open_sndfile(file: BinaryIO) -> Iterator[Stream]:
-    """Through libsndfile.
+def open_sndfile(file: BinaryIO, raw: RawFormat | None = None) -> Iterator[Stream]:
+    """Through libsndfile; `raw` says what a file without a header holds.
 
     Raises:
         Undecodable: it does not take the file, or does not know where the file ends.
     """
     file.seek(0)
     try:
-        sound = soundfile.SoundFile(SafeFile(file))
+        sound = soundfile.SoundFile(SafeFile(file), **_headerless(raw))
     except (soundfile.LibsndfileError, RuntimeError, ValueError, TypeError) as error:
         raise Undecodable(_words(error)) from None
     with sound:
@@ -88,6 +89,19 @@ def open_sndfile(file: BinaryIO) -> Iterator[Stream]:
         stream = Stream(sound.samplerate, sound.channels, f"{sound.format} {sound.subtype}", sound.frames)
         stream.blocks = _sndfile_blocks(sound, stream)
         yield stream
+
+
+def _headerless(raw: RawFormat | None) -> dict[str, Any]:
+    if raw is None:
+        return {}
+    subtype, endian = ENCODINGS[raw.encoding]
+    return {
+        "samplerate": raw.rate,
+        "channels": raw.channels,
+        "format": "RAW",
+        "subtype": subtype,
+        "endian": endian,
+    }
 
 
 def _sndfile_blocks(sound: soundfile.SoundFile, stream: Stream) -> Iterator[Block]:

@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 from phonechain.features.audio import checks as soundcheck
 from phonechain.features.audio.containers import (
     ASF,
-    HEAD,
     OGG,
+    RAW,
     SPHERE,
     WAV,
     Container,
@@ -36,10 +36,11 @@ from phonechain.features.audio.containers import (
     is_open_ended,
     ogg_ends,
     promised,
-    sniff,
     sphere_fields,
 )
 from phonechain.features.audio.decoders import Block, NoSound, Stream, Undecodable, open_av, open_sndfile
+from phonechain.features.audio.raw import RawFormat
+from phonechain.features.audio.repairs import repair
 from phonechain.features.errors import (
     AudioError,
     AudioTooLong,
@@ -92,6 +93,7 @@ def decode(
     channel: int | Literal["mix"] = "mix",
     rate: int | None = None,
     max_seconds: float = 3600.0,
+    raw: RawFormat | None = None,
 ) -> Audio:
     """Decode a sound file.
 
@@ -100,6 +102,7 @@ def decode(
         channel: index from 0, or "mix" for the mean of all.
         rate: sample rate of the answer (Hz); None keeps the file's. Given, memory does not grow with the file's rate.
         max_seconds: longest sound to decode.
+        raw: what the file holds, if it has no header; then nothing is recognised.
 
     Raises:
         EmptyAudio: no bytes, or no samples in them.
@@ -121,18 +124,19 @@ def decode(
     if rate is not None and not RATES[0] <= rate <= RATES[1]:
         raise SettingsError(f"expected a rate from {RATES[0]} to {RATES[1]} Hz, got {rate}", pointer="rate", value=rate)
     with _opened(source) as file:
+        container: Container | None = RAW
+        repaired: tuple[Notice, ...] = ()
+        if raw is None:
+            file, container, head, repaired = repair(file)
         size = file.seek(0, io.SEEK_END)
-        file.seek(0)
-        head = file.read(HEAD)
-        if not head:
+        if not size:
             raise EmptyAudio("expected a sound file, got no bytes", pointer="audio", value=0, limit=1)
-        container = sniff(head)
         if container is None:
             what = describe(head)
             raise UnrecognisedAudio(f"expected {_WANTED}, got {what}", pointer="audio", value=what)
         _refuse_compressed_sphere(container, file)
-        stream, intake = _decode(container, file, size, channel, rate, max_seconds)
-        notices = [*_container_notices(container, file, stream, intake.count), *intake.notices()]
+        stream, intake = _decode(container, file, size, channel, rate, max_seconds, raw)
+        notices = [*repaired, *_container_notices(container, file, stream, intake.count), *intake.notices()]
         return Audio(
             intake.samples(), intake.rate, stream.channels, stream.format, tuple(notices), stream.rate, intake.count
         )
@@ -141,10 +145,9 @@ def decode(
 def channels_of(source: bytes | Path) -> int | None:
     """Channels of a sound file, as its header says; None where it cannot be read."""
     try:
-        with _opened(source) as file:
+        with _opened(source) as opened:
+            file, container, _, _ = repair(opened)
             size = file.seek(0, io.SEEK_END)
-            file.seek(0)
-            container = sniff(file.read(HEAD))
             for opening in _decoders(container, file, size) if container is not None else ():
                 with contextlib.suppress(Undecodable), opening as stream:
                     return stream.channels
@@ -291,12 +294,13 @@ def _decode(
     channel: int | Literal["mix"],
     rate: int | None,
     max_seconds: float,
+    raw: RawFormat | None = None,
 ) -> tuple[Stream, _Intake]:
     """The first decoder that gives all that the header promises, else the one that gives most."""
     best: tuple[Stream, _Intake] | None = None
     reasons: list[Undecodable] = []
     empty = False
-    for opening in _decoders(container, file, size):
+    for opening in _decoders(container, file, size, raw):
         try:
             with opening as stream:
                 intake = _Intake(stream, channel, rate, max_seconds)
@@ -330,9 +334,11 @@ def _decode(
     )
 
 
-def _decoders(container: Container, file: BinaryIO, size: int) -> Iterator[contextlib.AbstractContextManager[Stream]]:
+def _decoders(
+    container: Container, file: BinaryIO, size: int, raw: RawFormat | None = None
+) -> Iterator[contextlib.AbstractContextManager[Stream]]:
     if container.sndfile:
-        yield open_sndfile(file)
+        yield open_sndfile(file, raw)
         if container is WAV and is_empty_wav(file, size):
             return
     if container.av:

@@ -135,3 +135,21 @@ def test_a_tree_of_emu_files(tmp_path: Path) -> None:
     assert [p.name for p in (tmp_path / "back").iterdir()] == ["s.csv"]
     (tmp_path / "emu/s.flac").write_bytes(AUDIO)
     assert [u.id for u in corpora.read(tmp_path / "emu").utterances] == ["s"]
+
+
+def test_sound_without_a_header(client: Client, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    headerless = (speech() * 32767).round().astype("<i2").tobytes()
+    answer = client.classify(audio=headerless, raw="22050,s16le,1")
+    assert labels(answer) == labels(client.classify())
+    assert (
+        client.classify(audio=headerless).status_code == 415 or "expected WAV" in client.classify(audio=headerless).text
+    )
+    wrong = client.classify(audio=headerless, raw="22050")
+    assert wrong.status_code == 422
+    assert "such as 16000,s16le,1" in wrong.text
+    (tmp_path / "a.raw").write_bytes(headerless)
+    asked = ["label", str(tmp_path / "a.raw"), str(samples.SEGMENTS), "--format", "json"]
+    assert main([*asked, "--raw", "22050,s16le,1"]) == 0
+    assert [s["label"] for s in json.loads(capfd.readouterr().out)["segments"]] == labels(answer)
+    assert main([*asked, "--raw", "22050,s16,1"]) == 2
+    assert "--raw: expected a rate" in capfd.readouterr().err

@@ -97,6 +97,7 @@ def prepare(asked: Asked, entry: Entry, settings: Settings) -> Prepared:
         entry.labeler.features_,
         tier=options.tier,
         channel=options.channel,
+        raw=options.raw,
         fix=options.fix,
         on_bad_segment=options.on_bad_segment,
         gaps=options.gap_rule,
