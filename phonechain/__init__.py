@@ -58,6 +58,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from phonechain import plot as plot
     from phonechain.app.alignment.python import align, recognize
     from phonechain.app.client import Client
     from phonechain.features.annotation import Annotation
@@ -77,13 +78,13 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name):
+        from importlib import import_module
+
         if name == "__version__":
-            from phonechain.app.version import version
-
-            value = version()
+            value = import_module("phonechain.app.version").version()
+        elif name == "plot":  # needs matplotlib only where it draws
+            value = import_module("phonechain.plot")
         elif name in _HOMES:
-            from importlib import import_module
-
             value = getattr(import_module(_HOMES[name]), name)
         else:
             raise AttributeError(f"module 'phonechain' has no attribute {name!r}")

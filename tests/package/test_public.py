@@ -68,6 +68,10 @@ def test_the_import_alone_is_light() -> None:
     assert loaded == "phonechain"
 
 
+def test_pictures_are_an_attribute() -> None:
+    assert python("import phonechain; print(phonechain.plot.utterance.__module__)") == "phonechain.plot"
+
+
 def test_reading_needs_no_torch() -> None:
     assert python("import sys, phonechain; phonechain.read_annotation; print('torch' in sys.modules)") == "False"
 
