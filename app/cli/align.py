@@ -21,58 +21,55 @@ if TYPE_CHECKING:
     from phonechain.model.segmental.aligner import PhoneAligner
     from phonechain.model.segmental.answers import AlignedPhone, Recognition
 
-ModelOption = Annotated[str, typer.Option("--model", "-m", help="An alignment model file, or default for English.")]
-ChannelOption = Annotated[str, typer.Option(help="Channel of the sound: an index from 0, or mix.")]
+ModelOption = Annotated[str, typer.Option("--model", "-m", help="Alignment model file, or default for English.")]
+ChannelOption = Annotated[str, typer.Option(help="Channel to read: an index from 0, or mix.")]
 FormatOption = Annotated[
     str | None,
-    typer.Option("--format", "-f", help="table, json, or an annotation format; by default what --out's name says."),
+    typer.Option("--format", "-f", help="table, json, or an annotation format. Default: from the name of --out."),
 ]
 OutOption = Annotated[
     Path | None,
-    typer.Option("--out", "-o", help="File to write instead of standard output; the folder to write a folder to."),
+    typer.Option("--out", "-o", help="File to write instead of standard output; for a folder, a folder."),
 ]
 
 
 def align(
     audio: Annotated[
-        Path, typer.Argument(help="The recording, or a folder of recordings with transcripts.", metavar="AUDIO")
+        Path, typer.Argument(help="A recording, or a folder of recordings with transcripts.", metavar="AUDIO")
     ],
     transcript: Annotated[
         Path | None,
-        typer.Argument(
-            help="A text file, or an annotation whose words or phones are to be found.", metavar="[TRANSCRIPT]"
-        ),
+        typer.Argument(help="A text file, or an annotation with its words or phones.", metavar="[TRANSCRIPT]"),
     ] = None,
-    text: Annotated[str | None, typer.Option("--text", help="The transcript itself.")] = None,
+    text: Annotated[str | None, typer.Option("--text", help="The transcript as text.")] = None,
     model: ModelOption = "default",
     refine: Annotated[
-        bool, typer.Option("--refine", help="Move the boundaries of an annotation to where they fit best nearby.")
+        bool, typer.Option("--refine", help="Refine the boundaries of an annotation instead of finding them anew.")
     ] = False,
     spread: Annotated[
-        float, typer.Option(help="Seconds by which given boundaries are thought to be off, for --refine.", min=0.001)
+        float, typer.Option(help="Expected error (seconds) of the given boundaries, for --refine.", min=0.001)
     ] = 0.03,
     dictionary: Annotated[
-        Path | None, typer.Option("--dictionary", "-d", help="Pronunciations, as MFA and Kaldi write them.")
+        Path | None, typer.Option("--dictionary", "-d", help="Pronunciation dictionary, in the format of MFA or Kaldi.")
     ] = None,
-    phones: Annotated[
-        bool, typer.Option("--phones", help="The transcript is phones with blanks between them.")
-    ] = False,
-    language: Annotated[str, typer.Option(help="Language in which numbers are read out.")] = "en",
+    phones: Annotated[bool, typer.Option("--phones", help="The transcript is phones separated by blanks.")] = False,
+    language: Annotated[str, typer.Option(help="Language in which numbers are spelled out.")] = "en",
     oov: Annotated[
-        str, typer.Option(help="Words that are not in the dictionary: guess from the letters, or refuse.")
+        str, typer.Option(help="Words missing from the dictionary: guess their pronunciation, or refuse.")
     ] = "guess",
-    tier: Annotated[str | None, typer.Option(help="The tier that holds the words or phones.")] = None,
+    tier: Annotated[str | None, typer.Option(help="Tier that holds the words or phones.")] = None,
     channel: ChannelOption = "mix",
     format: FormatOption = None,
     out: OutOption = None,
     doubtful: Annotated[int, typer.Option(help="Print the N least certain boundaries.", metavar="N", min=0)] = 0,
     table: Annotated[
-        Path | None, typer.Option("--table", help="CSV file to write: a row a phone, the least certain first.")
+        Path | None, typer.Option("--table", help="Write every phone to this CSV file, least certain first.")
     ] = None,
 ) -> None:
-    """Find where the words and phones of a transcript begin and end, and how certain each boundary is.
+    """Align a transcript with its recording.
 
-    The certainty of a phone is the probability that its start is within 20 ms of where it is put.
+    Finds where words and phones begin and end, and how certain each boundary is: the certainty of a phone is the
+    probability that its start lies within 20 ms of where it is put.
     """
     common.check_output(table)
     aligner = load_aligner(model)
@@ -111,13 +108,16 @@ def align(
 
 
 def recognize(
-    audio: Annotated[Path, typer.Argument(help="The recording.", metavar="AUDIO")],
+    audio: Annotated[Path, typer.Argument(help="A recording.", metavar="AUDIO")],
     model: ModelOption = "default",
     channel: ChannelOption = "mix",
     format: FormatOption = None,
     out: OutOption = None,
 ) -> None:
-    """Find phones and their boundaries in sound alone. Experimental: `phonechain models` says how many are wrong."""
+    """Find phones without a transcript (experimental).
+
+    `phonechain models` prints the error rate of the model.
+    """
     wanted = wanted_format(format, out)
     common.check_output(out)
     common.check_file(audio, "a sound file")
