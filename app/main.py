@@ -9,7 +9,19 @@ from fastapi import FastAPI
 
 from phonechain.app.http import openapi
 from phonechain.app.http.gateway import Gateway
-from phonechain.app.http.routes import align, classify, corpora, health, jobs, keys, metrics, models, page, reviews
+from phonechain.app.http.routes import (
+    align,
+    classify,
+    corpora,
+    health,
+    jobs,
+    keys,
+    metrics,
+    models,
+    page,
+    review_bundles,
+    reviews,
+)
 from phonechain.app.http.routes import problems as problem_pages
 from phonechain.app.models.catalog import Registry
 from phonechain.app.ops.tracing import Tracing
@@ -60,8 +72,8 @@ def create_app(
     )
     problems.install(app)
     routers = [
-        classify.router, align.router, models.router, models.aliases, corpora.router, jobs.router, reviews.router, keys.router,
-        health.router, problem_pages.router, page.router,
+        classify.router, align.router, models.router, models.aliases, corpora.router, jobs.router, reviews.router,
+        review_bundles.router, keys.router, health.router, problem_pages.router, page.router,
     ]  # fmt: skip
     if settings.metrics != "off":
         routers.append(metrics.router)

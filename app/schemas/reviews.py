@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from phonechain.app.schemas.classify import ModelReference, NoticeOut, parse_channel
+from phonechain.app.schemas.corpora import PLAIN
 
 MAX_OPERATIONS = 1000
 """Operations in one request."""
@@ -21,18 +22,20 @@ class _Strict(BaseModel):
 class NewReview(_Strict):
     """A review to begin, or its new name."""
 
-    name: str = Field(min_length=1, max_length=200, description="What people call it.")
+    name: str = Field(min_length=1, max_length=200, pattern=PLAIN, description="What people call it.")
 
 
 class FileOptions(_Strict):
     """How a file is taken in."""
 
-    model: str = Field("default", max_length=200, description="Name of the model that labels it.")
-    tier: str | None = Field(None, max_length=1000, description="Tier of the segments; left out, the service chooses.")
+    model: str = Field("default", max_length=200, pattern=PLAIN, description="Name of the model that labels it.")
+    tier: str | None = Field(
+        None, max_length=1000, pattern=PLAIN, description="Tier of the segments; left out, the service chooses."
+    )
     channel: Annotated[int | Literal["mix"], BeforeValidator(parse_channel)] = Field(
         "mix", description="Channel of the sound: an index from 0, or `mix` for the mean of all."
     )
-    speaker: str | None = Field(None, max_length=200, description="Who speaks.")
+    speaker: str | None = Field(None, max_length=200, pattern=PLAIN, description="Who speaks.")
 
 
 class _OfSegment(_Strict):
@@ -44,7 +47,9 @@ class LabelOperation(_OfSegment):
     """Give a segment a label."""
 
     op: Literal["label"]
-    label: str | None = Field(max_length=MAX_LABEL, description="The label; null or an empty text for none.")
+    label: str | None = Field(
+        max_length=MAX_LABEL, pattern=PLAIN, description="The label; null or an empty text for none."
+    )
 
 
 class AcceptOperation(_OfSegment):
@@ -67,14 +72,16 @@ class SplitOperation(_OfSegment):
 
     op: Literal["split"]
     time: float = Field(ge=0, allow_inf_nan=False, description="Seconds.")
-    label: str | None = Field(None, max_length=MAX_LABEL, description="Label of the right part.")
+    label: str | None = Field(None, max_length=MAX_LABEL, pattern=PLAIN, description="Label of the right part.")
 
 
 class MergeOperation(_OfSegment):
     """Join a segment with the one after it."""
 
     op: Literal["merge"]
-    label: str | None = Field(None, max_length=MAX_LABEL, description="Left out: the first segment's own label.")
+    label: str | None = Field(
+        None, max_length=MAX_LABEL, pattern=PLAIN, description="Left out: the first segment's own label."
+    )
 
 
 class UndoOperation(_Strict):

@@ -99,3 +99,16 @@ def test_a_key_is_asked_for_and_kept_nowhere(browser: Any, tmp_path: Path) -> No
             page.wait_for_selector("#key")
     finally:
         service.stop()
+
+
+def test_a_review_is_trained_on(page: Any) -> None:
+    page.get_by_role("button", name="Try the sample").click()
+    page.wait_for_selector(".review .list-row.chosen")
+    assert page.get_by_role("button", name="Train").is_disabled()
+    page.keyboard.press("Enter")
+    until(page, "phonechainReview.store.revision === 1")
+    page.get_by_role("button", name="Train").click()
+    page.wait_for_selector(".job-head")
+    assert "Training" in page.locator("h1").inner_text()
+    page.wait_for_selector(".state-succeeded, .state-failed, .state-cancelled", timeout=120_000)
+    page.screenshot(path=Path(os.environ.get("SHOTS", "/tmp")) / "train.png", full_page=True)

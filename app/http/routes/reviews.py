@@ -176,7 +176,7 @@ async def add_file(
             sound = await uploads.keep_file(audio.file, workspace, settings.max_upload_bytes)
             kept.append(sound)
             annotation = await segments.read()
-            names = audio.filename or "recording", segments.filename or "segments"
+            names = [(n or "file").replace("\0", "") for n in (audio.filename, segments.filename)]
         entry = await models.get(options.model)
         with batcher.admit():
             read = await batcher.in_pool(notation.read, annotation, name=names[1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import zipfile
 from collections.abc import Callable
 from typing import Any
 
@@ -255,3 +256,28 @@ def test_blobs_go_with_the_last_review_that_needs_them(client: Client) -> None:
     assert store.has(digest)
     client.request("DELETE", f"/reviews/{second}")
     assert not store.has(digest)
+
+
+def test_all_annotations_in_one_zip(client: Client, review: str) -> None:
+    add(client, review, LAB, "a.lab", speaker="s/1")
+    add(client, review, TEXTGRID, "../../a.TextGrid")
+    operate(client, review, 0, {"op": "label", "file": 1, "segment": 2, "label": "X"})
+    answer = client.get(f"/reviews/{review}/annotations")
+    assert answer.status_code == 200, answer.text
+    with zipfile.ZipFile(io.BytesIO(answer.content)) as archive:
+        assert archive.namelist() == ["a.TextGrid", "s_1/a.lab", "a-2.TextGrid"]
+        assert archive.read("a.TextGrid") == archive.read("a-2.TextGrid") == TEXTGRID
+        assert b" X" in archive.read("s_1/a.lab")
+    assert client.get(f"/reviews/{review}/annotations").content == answer.content
+
+
+def test_a_corpus_holds_the_corrections(client: Client, review: str) -> None:
+    add(client, review, name="b.TextGrid")
+    operate(client, review, 0, {"op": "label", "file": 0, "segment": 1, "label": "NEW"})
+    made = client.post(f"/reviews/{review}/corpus")
+    assert made.status_code == 201, made.text
+    body = made.json()
+    assert (body["utterances"], body["problem_count"], body["options"]["tier"]) == (2, 0, "phones")
+    assert body["labels"]["NEW"] == 1
+    assert client.get(made.headers["location"]).json()["id"] == body["id"]
+    assert client.post(f"/reviews/{'0' * 26}/corpus").status_code == 404

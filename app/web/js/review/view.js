@@ -1,5 +1,5 @@
 // The review screen: list, timeline and inspector around one store; what keys and buttons do.
-import { download, Problem, request } from "../api.js";
+import { download, post, Problem, request } from "../api.js";
 import { append, fill, h, icon } from "../dom.js";
 import { gradient } from "../colors.js";
 import { posterior, t, when, number } from "../i18n.js";
@@ -328,6 +328,7 @@ export class ReviewView {
       h("label", { class: "check" }, h("input", { type: "checkbox", checked: this.autoplay, onchange: (/** @type {any} */ event) => (this.autoplay = event.target.checked), data: { foot: "auto" } }), t("tool.auto")),
       h("button", { onclick: () => this.do("undo"), disabled: !store.canUndo, data: { foot: "undo" } }, icon("undo"), t("foot.undo")),
       h("button", { onclick: () => this.do("redo"), disabled: !store.canRedo, data: { foot: "redo" } }, icon("redo"), t("foot.redo")),
+      h("button", { onclick: (/** @type {any} */ event) => void this.train(event.currentTarget), disabled: reviewed === 0, title: t("foot.train.help"), data: { foot: "train" } }, icon("train"), t("foot.train")),
       h("button", { class: "primary", onclick: () => void this.download(), title: t("foot.download.help"), data: { foot: "download" } }, icon("download"), t("foot.download")),
       h("button", { class: "quiet", onclick: () => this.do("help"), "aria-label": t("help.help"), title: t("help.title"), data: { foot: "help" } }, h("kbd", null, "?")));
     if (focused) /** @type {HTMLElement | null} */ (this.foot.querySelector(`[data-foot="${focused}"]`))?.focus();
@@ -336,10 +337,29 @@ export class ReviewView {
   async download() {
     try {
       const lost = [];
-      for (const file of this.store.files.values()) lost.push(await download(`${this.store.path}/files/${file.number}/annotation`));
+      const only = this.store.files.size === 1 ? [...this.store.files.keys()][0] : undefined;
+      lost.push(await download(only === undefined ? `${this.store.path}/annotations` : `${this.store.path}/files/${only}/annotation`));
       const codes = [...new Set(lost.filter(Boolean))].join(", ");
       if (codes) this.say(t("foot.lost", { codes }));
     } catch (error) {
+      this.say(error instanceof Problem ? error.message : String(error), true);
+    }
+  }
+
+  /**
+   * A corpus of the review as it stands, and a training that goes on from its model.
+   * @param {HTMLButtonElement} button
+   */
+  async train(button) {
+    button.disabled = true;
+    try {
+      const corpus = await post(`${this.store.path}/corpus`, {});
+      const name = this.store.review.name.normalize("NFKD").replace(/[^A-Za-z0-9._-]+/g, "-").replace(/^[^A-Za-z0-9]+/, "").slice(0, 90) || "review";
+      const base = [...this.store.files.values()][0]?.meta.model.name ?? "default";
+      const job = await post("jobs", { kind: "train", corpus: corpus.id, name, base, fold: true, description: t("foot.train.description", { name: this.store.review.name }) });
+      location.hash = `#/jobs/${job.id}`;
+    } catch (error) {
+      button.disabled = false;
       this.say(error instanceof Problem ? error.message : String(error), true);
     }
   }

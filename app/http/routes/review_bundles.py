@@ -1,0 +1,73 @@
+"""A whole review at once: its annotations as a zip, or a corpus to train on."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from typing import Any
+from urllib.parse import quote
+
+from fastapi import APIRouter
+from starlette.responses import JSONResponse, Response
+
+from phonechain.app.corpora import intake
+from phonechain.app.http.dependencies import DatabaseDep, ServicesDep
+from phonechain.app.http.routes.corpora import corpus_to_json
+from phonechain.app.http.routes.reviews import ReviewsDep
+from phonechain.app.reviews.bundle import write_zip
+from phonechain.app.schemas.corpora import CorpusOptions, CorpusOut
+from phonechain.app.schemas.problems import refusals
+from phonechain.app.storage import references
+from phonechain.app.storage.archives import Caps
+
+router = APIRouter(prefix="/reviews", tags=["reviews"])
+
+
+@router.get(
+    "/{id}/annotations",
+    summary="Every annotation with the corrections",
+    responses=refusals(404, 422, 503) | {200: {"content": {"application/zip": {}}}},
+)
+async def annotations(id: str, reviews: ReviewsDep) -> Response:
+    """A zip, each file in the format in which it came, in a folder of its speaker where one is known."""
+
+    def write() -> tuple[bytes, str]:
+        out = io.BytesIO()
+        write_zip(reviews, id, out)
+        return out.getvalue(), reviews.get(id)[0].name
+
+    data, name = await asyncio.to_thread(write)
+    headers = {
+        "Cache-Control": "no-store",
+        "Content-Disposition": f"attachment; filename*=UTF-8''{quote(name, safe='')}.zip",
+    }
+    return Response(data, headers=headers, media_type="application/zip")
+
+
+@router.post(
+    "/{id}/corpus", summary="A corpus of its recordings", status_code=201, response_model=CorpusOut,
+    responses=refusals(404, 413, 422, 503, 507),
+)  # fmt: skip
+async def corpus(id: str, reviews: ReviewsDep, services: ServicesDep, db: DatabaseDep) -> JSONResponse:
+    """The recordings with their annotations as they stand, as a corpus: a training job can go on from a model with it."""
+    workspace, settings = services.workspace, services.settings
+
+    def make() -> dict[str, Any]:
+        with workspace.store.writing() as out:
+            files = write_zip(reviews, id, out, sound=True)  # type: ignore[arg-type]
+        tiers = {file.tier for file in files}
+        asked = CorpusOptions(name=reviews.get(id)[0].name, tier=tiers.pop() if len(tiers) == 1 else None)
+        options = asked.model_dump(include=set(CorpusOptions.model_fields) - {"name"})
+        caps = Caps(settings.max_archive_files, settings.max_archive_bytes)
+        try:
+            row = intake.from_archive(workspace, out.digest, asked.name, options, caps)
+        except Exception:
+            references.drop(workspace, out.digest)
+            raise
+        with db.write() as session:
+            session.add(row)
+            session.flush()
+            return corpus_to_json(row)
+
+    body = await asyncio.to_thread(make)
+    return JSONResponse(body, 201, {"Location": f"/corpora/{body['id']}"})
