@@ -48,7 +48,7 @@ def _phone(p: AlignedPhone) -> dict[str, Any]:
 def _word(w: AlignedWord) -> dict[str, Any]:
     return {
         "word": w.word, "written": w.written, "start": w.start, "end": w.end, "pronunciation": list(w.pronunciation),
-        "posterior": _short(w.posterior), "guessed": w.guessed, "segments": list(range(*w.phones)),
+        "posterior": _short(w.posterior), "segments": list(range(*w.phones)),
     }  # fmt: skip
 
 

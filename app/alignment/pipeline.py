@@ -67,9 +67,9 @@ def align(
     if isinstance(source, str):
         if refine:
             raise TranscriptError("expected an annotation with boundaries to refine, got plain text", pointer="text")
-        words, notices = pronouncer.words(source)
+        words = pronouncer.words(source)
         answer = aligner.align(audio, words)
-        return Aligned(answer, "words", notices=(*audio.notices, *notices, *answer.notices))
+        return Aligned(answer, "words", notices=(*audio.notices, *answer.notices))
     chosen, told = choose_tier(source, aligner, tier)
     segments = notation.tier_segments(chosen)
     found: tuple[Notice, ...] = (*audio.notices, *source.notices, *told)
@@ -80,9 +80,9 @@ def align(
         labels = [s.label for s in segments if s.label is not None or aligner.silence is not None]
         answer = aligner.align_phones(audio, [label or str(aligner.silence) for label in labels])
         return Aligned(answer, "phones", source, chosen, (*found, *answer.notices))
-    words, notices = pronouncer.words(" ".join(s.label for s in segments if s.label is not None))
+    words = pronouncer.words(" ".join(s.label for s in segments if s.label is not None))
     answer = aligner.align(audio, words)
-    return Aligned(answer, "words", source, chosen, (*found, *notices, *answer.notices))
+    return Aligned(answer, "words", source, chosen, (*found, *answer.notices))
 
 
 def recognize(aligner: PhoneAligner, audio: Audio) -> Recognition:

@@ -6,7 +6,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from phonechain.app.alignment import pipeline
-from phonechain.app.alignment.transcripts import MissingWords, Pronouncer
+from phonechain.app.alignment.transcripts import Pronouncer
 from phonechain.features.annotation import Annotation
 from phonechain.features.audio.reader import Audio
 from phonechain.features.words import dictionary as dictionaries
@@ -14,7 +14,6 @@ from phonechain.features.words.dictionary import Dictionary
 from phonechain.model import ALIGNMENT, pretrained_path
 from phonechain.model.segmental.aligner import PhoneAligner
 from phonechain.model.segmental.answers import Alignment, Recognition
-from phonechain.model.segmental.guesser import english_guesser
 
 
 def align(
@@ -25,7 +24,6 @@ def align(
     dictionary: Dictionary | Path | None = None,
     phones: bool = False,
     refine: bool = False,
-    oov: MissingWords = "guess",
 ) -> Alignment:
     """Where the words and phones of a transcript are said, with the certainty of every boundary.
 
@@ -36,7 +34,6 @@ def align(
         dictionary: pronunciations; CMUdict by default.
         phones: the transcript is phones with blanks between them.
         refine: move the boundaries of the annotation to where they fit best nearby.
-        oov: words that are not in CMUdict: "guess" from their letters, or "refuse". One's own dictionary refuses.
 
     Raises:
         PhonechainError: whatever is wrong with the sound, the words or their phones.
@@ -48,12 +45,12 @@ def align(
     """
     aligner = _aligner(model)
     if phones:
-        pronouncer = Pronouncer(Dictionary({}), missing="refuse", as_phones=True)
+        pronouncer = Pronouncer(Dictionary({}), as_phones=True)
     elif dictionary is not None:
         own = dictionary if isinstance(dictionary, Dictionary) else dictionaries.read(dictionary)
-        pronouncer = Pronouncer(own, missing="refuse")
+        pronouncer = Pronouncer(own)
     else:
-        pronouncer = Pronouncer(dictionaries.english(), english_guesser(), missing=oov)
+        pronouncer = Pronouncer(dictionaries.english())
     return pipeline.align(aligner, _sound(audio, aligner), transcript, pronouncer, refine=refine).alignment
 
 

@@ -1,27 +1,17 @@
-"""A transcript to words with pronunciations: text as spoken, dictionary, and what is done about words it lacks."""
+"""A transcript to words with pronunciations: text as spoken, looked up in a dictionary."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
 
-from phonechain.features.errors import Notice, TranscriptError
+from phonechain.features.errors import TranscriptError
 from phonechain.features.words import text as spoken
 from phonechain.features.words.dictionary import Dictionary, Pronunciation
 from phonechain.model.segmental.aligner import Word
 
-MissingWords = Literal["guess", "refuse"]
-"""What is done about words that the dictionary lacks."""
-
 SHOWN = 100
 """Missing words that an error spells out; all of them are in its details."""
-
-
-class Guesser(Protocol):
-    """Says how an unknown word is probably pronounced."""
-
-    def guess(self, word: str) -> list[Pronunciation]: ...
 
 
 @dataclass(frozen=True)
@@ -29,20 +19,16 @@ class Pronouncer:
     """How transcripts become words.
 
     Attributes:
-        dictionary: looked up first.
-        guesser: for words that are not there; None: they are refused.
-        language: of the text.
-        missing: "guess", or "refuse" in spite of a guesser.
+        dictionary: where words are looked up; a word that is not there is refused.
+        language: of the text, in which numbers are read out.
         as_phones: the transcript is phones with blanks between them, not words.
     """
 
     dictionary: Dictionary
-    guesser: Guesser | None = None
     language: str = "en"
-    missing: MissingWords = "guess"
     as_phones: bool = False
 
-    def words(self, text: str) -> tuple[list[Word], list[Notice]]:
+    def words(self, text: str) -> list[Word]:
         """The words of a transcript with their pronunciations.
 
         Raises:
@@ -52,27 +38,12 @@ class Pronouncer:
             phones = text.split()
             if not phones:
                 raise TranscriptError("expected phones in the transcript, got none", pointer="text")
-            return [Word(p, [Pronunciation((p,))]) for p in phones], []
-        found: list[Word] = []
-        guessed: dict[str, None] = {}
-        missing: dict[str, None] = {}
-        for word in spoken.words_of(text, language=self.language, known=self.dictionary.__contains__):
-            variants = self.dictionary.lookup(word.word)
-            if not variants and self.guesser is not None and self.missing == "guess":
-                variants = self.guesser.guess(word.word)
-                guessed[word.word] = None
-            if not variants:
-                missing[word.word] = None
-                guessed.pop(word.word, None)
-            found.append(Word(word.word, variants, word.written))
-        if missing:
-            raise self._missing(list(missing))
-        if not guessed:
-            return found, []
-        listed = ", ".join(list(guessed)[:SHOWN])
-        count = "1 word is" if len(guessed) == 1 else f"{len(guessed)} words are"
-        message = f"{count} not in {self.dictionary.name}; pronunciation guessed from the letters: {listed}"
-        return found, [Notice("pronunciation-guessed", message, "text", len(guessed))]
+            return [Word(p, [Pronunciation((p,))]) for p in phones]
+        known = spoken.words_of(text, language=self.language, known=self.dictionary.__contains__)
+        found = [Word(w.word, self.dictionary.lookup(w.word), w.written) for w in known]
+        if missing := list(dict.fromkeys(w.word for w in found if not w.pronunciations)):
+            raise self._missing(missing)
+        return found
 
     def _missing(self, missing: Sequence[str]) -> TranscriptError:
         listed = ", ".join(missing[:SHOWN]) + (f", and {len(missing) - SHOWN} more" if len(missing) > SHOWN else "")

@@ -54,9 +54,6 @@ def align(
     ] = None,
     phones: Annotated[bool, typer.Option("--phones", help="The transcript is phones separated by blanks.")] = False,
     language: Annotated[str, typer.Option(help="Language in which numbers are spelled out.")] = "en",
-    oov: Annotated[
-        str, typer.Option(help="Words missing from the dictionary: guess their pronunciation, or refuse.")
-    ] = "guess",
     tier: Annotated[str | None, typer.Option(help="Tier that holds the words or phones.")] = None,
     channel: ChannelOption = "mix",
     format: FormatOption = None,
@@ -73,7 +70,7 @@ def align(
     """
     common.check_output(table)
     aligner = load_aligner(model)
-    speaker = pronouncer(aligner, dictionary, language, oov, phones)
+    speaker = pronouncer(dictionary, language, phones)
     chosen = checked_channel(channel)
     if audio.is_dir():
         from phonechain.app.cli.align_folder import align_folder
@@ -138,23 +135,20 @@ def load_aligner(model: str) -> PhoneAligner:
     return PhoneAligner.load(common.model_path(ALIGNMENT if model == common.DEFAULT else model))
 
 
-def pronouncer(aligner: PhoneAligner, dictionary: Path | None, language: str, oov: str, phones: bool) -> Pronouncer:
+def pronouncer(dictionary: Path | None, language: str, phones: bool) -> Pronouncer:
     """How transcripts become words, by the options. Raises SettingsError, AnnotationSyntaxError."""
     from phonechain.app.alignment.transcripts import Pronouncer
     from phonechain.features.words import dictionary as dictionaries
-    from phonechain.model.segmental.guesser import english_guesser
 
-    if oov not in ("guess", "refuse"):
-        raise SettingsError(f"--oov: expected guess or refuse, got {oov!r}", value=oov)
     if phones:
-        return Pronouncer(dictionaries.Dictionary({}), None, language, "refuse", as_phones=True)
+        return Pronouncer(dictionaries.Dictionary({}), language, as_phones=True)
     if dictionary is not None:
-        return Pronouncer(dictionaries.read(dictionary), None, language, "refuse")
+        return Pronouncer(dictionaries.read(dictionary), language)
     if language.split("-")[0] != "en":
         raise SettingsError(
             f"--language {language}: expected --dictionary or --phones with it, for only English has one"
         )
-    return Pronouncer(dictionaries.english(), english_guesser(), language, "guess" if oov == "guess" else "refuse")
+    return Pronouncer(dictionaries.english(), language)
 
 
 def checked_channel(channel: str) -> Any:

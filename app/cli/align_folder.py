@@ -130,7 +130,7 @@ def align_folder(
                 continue
             done += 1
             for notice in answer.notices:
-                if notice.code in ("transcript-improbable", "pronunciation-guessed"):
+                if notice.code == "transcript-improbable":
                     bars.line(f"warning {source}: {notice.message}")
             rows.add(str(audio.relative_to(root)), answer.alignment)
         bars.update("align", len(recordings), len(recordings))

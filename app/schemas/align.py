@@ -43,9 +43,6 @@ class AlignOptions(RecognizeOptions):
     text: str | None = Field(None, description="The transcript.", max_length=200_000)
     phones: bool = Field(False, description="The transcript is phones with blanks between them, not words.")
     language: str = Field("en", description="Language in which numbers are read out.", max_length=20)
-    oov: Literal["guess", "refuse"] = Field(
-        "guess", description="Words that the dictionary lacks: pronunciation guessed from the letters, or refused."
-    )
     tier: str | None = Field(None, description="Tier of an annotation that holds the words or phones.")
     refine: bool = Field(False, description="Move the boundaries of an annotation to where they fit best nearby.")
     spread: float = Field(
@@ -95,7 +92,6 @@ class AlignedWordOut(BaseModel):
     end: float
     pronunciation: list[str]
     posterior: float = Field(description="Of this pronunciation among the word's, given the transcript.")
-    guessed: bool = Field(description="Whether the pronunciation comes from the letters, not from a dictionary.")
     segments: list[int] = Field(description="Indices of its phones.")
 
 

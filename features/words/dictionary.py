@@ -37,11 +37,10 @@ _NUMBER = re.compile(r"\d+(\.\d*)?([eE]-?\d+)?|\.\d+")
 
 @dataclass(frozen=True, slots=True)
 class Pronunciation:
-    """Phones of a word; `probability` beside its other variants; `guessed` from the letters, not looked up."""
+    """Phones of a word, and how probable they are beside its other variants."""
 
     phones: tuple[str, ...]
     probability: float = 1.0
-    guessed: bool = False
 
 
 class Dictionary:

@@ -319,10 +319,8 @@ class PhoneAligner:
         own = [n for n, node in enumerate(path) if graph.nodes[node].word == index]
         chosen = word.pronunciations[graph.nodes[path[own[0]]].variant]
         share = float(np.clip(posteriors.passed[path[own[0]]], 0.0, 1.0))
-        return AlignedWord(
-            word.word, word.written or word.word, phones[own[0]].start, phones[own[-1]].end, chosen.phones, share,
-            chosen.guessed, (own[0], own[-1] + 1),
-        )  # fmt: skip
+        start, end, last = phones[own[0]].start, phones[own[-1]].end, own[-1] + 1
+        return AlignedWord(word.word, word.written or word.word, start, end, chosen.phones, share, (own[0], last))
 
     def _touching(self, segments: Sequence[Segment]) -> list[Segment]:
         """The segments with silences in what they leave open. Raises SegmentError."""

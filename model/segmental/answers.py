@@ -37,7 +37,7 @@ class AlignedPhone:
 class AlignedWord:
     """A word, the pronunciation chosen, and its posterior among the word's variants given the transcript.
 
-    `written` is the transcript's token; `guessed`: the pronunciation comes from the letters, not from a dictionary.
+    `written` is the transcript's token.
     `phones` are the indices of its phones, from the first to past the last.
     """
 
@@ -47,7 +47,6 @@ class AlignedWord:
     end: float
     pronunciation: tuple[str, ...]
     posterior: float
-    guessed: bool
     phones: tuple[int, int]
 
 

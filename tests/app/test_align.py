@@ -40,7 +40,7 @@ def test_a_transcript_gives_words_and_phones_with_certainties(capsys, tmp_path):
 def test_every_annotation_format_comes_out():
     aligner = align.load_aligner("default")
     sound = pipeline.read_audio(samples.AUDIO, aligner)
-    done = pipeline.align(aligner, sound, TEXT, align.pronouncer(aligner, None, "en", "refuse", phones=False))
+    done = pipeline.align(aligner, sound, TEXT, align.pronouncer(None, "en", phones=False))
     for form, known in notation.FORMATS.items():
         data = pipeline.render(done, form, duration=sound.duration, rate=22050, recording="u.flac")
         read = notation.read(data, name=f"u{known.suffixes[0]}", rate=22050)
@@ -75,7 +75,7 @@ def test_a_folder_with_its_transcripts(capsys, tmp_path):
     (root / "a" / "u.txt").write_text(TEXT)
     (root / "b" / "u.lab").write_text("in being zqxv modern")
     (root / "d" / "u.txt").write_text("she sold sea shells")
-    code, shown, err = run(capsys, "align", root, "-o", out, "--doubtful", "3", "--oov", "refuse")
+    code, shown, err = run(capsys, "align", root, "-o", out, "--doubtful", "3")
     assert code == 1
     assert "failed" in err
     assert "1 word of the transcript is not in CMUdict: zqxv" in err
@@ -106,7 +106,7 @@ def test_ones_own_dictionary_and_phones(capsys, tmp_path):
     ("arguments", "message"),
     [
         (
-            ["--text", "in zqxv being kzkz", "--oov", "refuse"],
+            ["--text", "in zqxv being kzkz"],
             "2 words of the transcript are not in CMUdict: zqxv, kzkz",
         ),
         (["--text", " ... "], "expected words in the transcript, got none"),
@@ -114,7 +114,6 @@ def test_ones_own_dictionary_and_phones(capsys, tmp_path):
         (["--text", "AA XX", "--phones"], "expected phones that the model knows"),
         ([], "expected a TRANSCRIPT file or --text"),
         (["--text", "ja", "--language", "de"], "expected --dictionary or --phones with it"),
-        (["--text", "in", "--oov", "maybe"], "--oov: expected guess or refuse"),
         (["--text", "in", "--refine"], "expected an annotation with boundaries to refine"),
         (["--text", "in", "-m", "nothing.safetensors"], "nothing.safetensors does not exist"),
     ],
@@ -164,7 +163,7 @@ def test_recognize_over_http(client: Client):
 @pytest.mark.parametrize(
     ("fields", "status", "slug"),
     [
-        ({"text": "zqxv", "oov": "refuse"}, 422, "transcript"),
+        ({"text": "zqxv"}, 422, "transcript"),
         ({"text": "in", "language": "de"}, 422, "request-invalid"),
         ({}, 422, "request-invalid"),
         ({"text": "in", "spread": "-1"}, 422, "request-invalid"),
@@ -179,6 +178,6 @@ def test_problems_over_http(client: Client, fields, status, slug):
 
 
 def test_missing_words_are_all_named_over_http(client: Client):
-    data = {"text": "zqxv being kzkz", "oov": "refuse"}
+    data = {"text": "zqxv being kzkz"}
     answer = client.post("/align", files={"audio": samples.AUDIO.read_bytes()}, data=data)
     assert answer.json()["missing"] == ["zqxv", "kzkz"]

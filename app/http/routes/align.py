@@ -31,7 +31,6 @@ from phonechain.features.words import dictionary as dictionaries
 from phonechain.model import ALIGNMENT, pretrained_path
 from phonechain.model.segmental.aligner import PhoneAligner
 from phonechain.model.segmental.answers import Recognition
-from phonechain.model.segmental.guesser import english_guesser
 
 router = APIRouter(tags=["align"])
 
@@ -123,16 +122,16 @@ def _align(aligner: PhoneAligner, upload: Upload, options: schemas.AlignOptions)
 def _pronouncer(options: schemas.AlignOptions) -> Pronouncer:
     """Raises SettingsError, AnnotationSyntaxError, InvalidRequest."""
     if options.phones:
-        return Pronouncer(dictionaries.Dictionary({}), None, options.language, "refuse", as_phones=True)
+        return Pronouncer(dictionaries.Dictionary({}), options.language, as_phones=True)
     if options.dictionary is not None:
         own = dictionaries.read(options.dictionary.encode("utf-8", "surrogatepass"), name="the dictionary")
-        return Pronouncer(own, None, options.language, "refuse")
+        return Pronouncer(own, options.language)
     if options.language.split("-")[0] != "en":
         raise InvalidRequest(
             f"expected a dictionary or phones with the language {options.language!r}, for only English has one",
             pointer="language",
         )
-    return Pronouncer(dictionaries.english(), english_guesser(), options.language, options.oov)
+    return Pronouncer(dictionaries.english(), options.language)
 
 
 async def _receive(request: Request, settings: Settings, files: tuple[str, ...]) -> Upload:
