@@ -32,6 +32,7 @@ from phonechain.model.learning.fitting import Run
 from phonechain.model.learning.normaliser import Mode
 from phonechain.model.learning.splits import hold_out, part
 from phonechain.model.learning.training import Progress
+from phonechain.model.sequences import SequenceAnswer
 from phonechain.model.settings import ModelSettings, Preset, TrainingSettings, preset, preset_names
 
 Decoding = Literal["posterior", "viterbi"]
@@ -325,6 +326,20 @@ class PhoneLabeler(FittedAttributes):
         inputs = [i if isinstance(i, Inputs) else from_array(i) for i in items]
         own = None if mode == "recording" and normalise is not None else groups
         return self._require_model().posteriors(inputs, viterbi=viterbi, groups=own, mode=mode)
+
+    def label_sequence(self, audio: Audio, segments: Sequence[Segment], *, n_best: int = 5) -> SequenceAnswer:
+        """The labels of one recording as a sequence: its probability, the n most probable ones, how much is left open.
+
+        Raises:
+            CorpusError: no segments.
+        """
+        model = self._require_model()
+        if not segments:
+            raise CorpusError("expected at least one segment, got none")
+        index = {label: n for n, label in enumerate(self.labels_)}
+        given = [-1 if s.label is None else index.get(s.label, -1) for s in segments]
+        item = extract_inputs(audio, list(segments), self.features_)
+        return model.label_sequence(item, n_best=n_best, given=given, mode=self.normalisation(None))
 
     def normalisation(self, normalise: str | None = None, *, known_speakers: bool = False) -> Mode:
         """How recordings are normalised when `normalise` is asked for: "model", "recording" or "speaker".

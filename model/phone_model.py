@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from phonechain.features.inputs import Inputs
 from phonechain.features.mfcc import FeatureSettings
@@ -15,6 +16,7 @@ from phonechain.model.chain.packing import Packing, sort_by_length
 from phonechain.model.encoders.frames import FrameBatch
 from phonechain.model.learning.normaliser import Mode, Normaliser
 from phonechain.model.networks.base import SequenceNetwork
+from phonechain.model.sequences import SequenceAnswer, answer_sequence
 from phonechain.model.settings import ModelSettings
 
 
@@ -63,7 +65,28 @@ class PhoneModel:
         if not kept:
             return all_p, all_best
         group = list(range(len(items))) if groups is None else list(groups)
-        inputs = self.normaliser.apply_inputs([items[n] for n in kept], self.features, [group[n] for n in kept], mode)
+        order, packing, h = self._encode([items[n] for n in kept], [group[n] for n in kept], mode)
+        with torch.inference_mode():
+            p = self.network.posteriors(h, packing, temperature=self.temperature)
+            best = self.network.decode(h, packing) if viterbi else p.argmax(1)
+        for n, p_n, best_n in zip(order, packing.split(p), packing.split(best), strict=True):
+            all_p[kept[n]], all_best[kept[n]] = p_n.numpy(), best_n.numpy()
+        return all_p, all_best
+
+    def label_sequence(
+        self, item: Inputs, *, n_best: int = 5, given: Sequence[int] | None = None, mode: Mode = "model"
+    ) -> SequenceAnswer:
+        """The labels of one utterance, of at least one segment, as a sequence (see answer_sequence)."""
+        _, _, h = self._encode([item], [0], mode)
+        return answer_sequence(
+            self.network, self.labels, h, temperature=self.temperature, n_best=n_best, given=given
+        )  # fmt: skip
+
+    def _encode(
+        self, items: Sequence[Inputs], groups: Sequence[int], mode: Mode
+    ) -> tuple[NDArray[np.int64], Packing, Tensor]:
+        """The order of the utterances in the packing, the packing, and what the factors see [N, D]."""
+        inputs = self.normaliser.apply_inputs(items, self.features, groups, mode)
         order = sort_by_length([len(i) for i in inputs])
         ranked = [inputs[n] for n in order]
         packing = Packing(tuple(len(i) for i in ranked))
@@ -75,9 +98,4 @@ class PhoneModel:
             )  # fmt: skip
         with torch.inference_mode():
             x = torch.from_numpy(np.concatenate([i.segments for i in ranked]))[packing.from_concatenated]
-            h = self.network.encode(x, packing, frames)
-            p = self.network.posteriors(h, packing, temperature=self.temperature)
-            best = self.network.decode(h, packing) if viterbi else p.argmax(1)
-        for n, p_n, best_n in zip(order, packing.split(p), packing.split(best), strict=True):
-            all_p[kept[n]], all_best[kept[n]] = p_n.numpy(), best_n.numpy()
-        return all_p, all_best
+            return order, packing, self.network.encode(x, packing, frames)

@@ -10,7 +10,7 @@ sequences, samples).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -30,6 +30,7 @@ __all__ = [
     "log_partition",
     "log_score",
     "marginals",
+    "partial_log_likelihood",
     "sample",
     "viterbi",
 ]
@@ -106,6 +107,26 @@ def log_likelihood(potentials: Potentials, labels: Tensor) -> Tensor:
         tensor([0.0156, 0.0625])
     """
     return -_NegativeLogLikelihood.apply(potentials.packing, labels, *potentials.tensors())
+
+
+def partial_log_likelihood(potentials: Potentials, labels: Tensor) -> Tensor:
+    """[B] log p of the labels [N] that are known, those of -1 summed out: constrained log Z less log Z; differentiable.
+
+    Raises:
+        ValueError: a sequence whose log-potentials leave no label sequence possible.
+
+    Examples:
+        >>> potentials = Potentials(Packing((3,)), torch.zeros(3, 4))
+        >>> partial_log_likelihood(potentials, torch.tensor([0, -1, 2])).exp()  # one of 4 labels, twice
+        tensor([0.0625])
+    """
+    unary = potentials.unary
+    unary = unary - unary.detach().amax(1, keepdim=True)  # a common offset would take digits of the difference
+    others = torch.arange(potentials.labels, device=labels.device) != labels[:, None]
+    known = unary.masked_fill(others & (labels >= 0)[:, None], -math.inf)
+    total = log_partition(replace(potentials, unary=unary))
+    _check_possible(total.detach())
+    return log_partition(replace(potentials, unary=known)) - total
 
 
 def marginals(potentials: Potentials, *, pairs: bool = False, triples: bool = False) -> Marginals:

@@ -8,6 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from phonechain.features.errors import SettingsError
 from phonechain.model.chain.packing import Packing
 from phonechain.model.encoders.encoder import build_encoder
 from phonechain.model.encoders.frames import FrameBatch
@@ -24,6 +25,10 @@ class Factor(nn.Module, ABC):
     @abstractmethod
     def forward(self, x: Tensor) -> Tensor:
         """[N, m*D] -> [N, K]."""
+
+    def hidden_posteriors(self, x: Tensor) -> list[Tensor]:
+        """[N, K, ...] posteriors of the hidden variables given x and the output, a tensor per layer; none without any."""
+        return []
 
     def constant(self) -> float:
         """What every output is while all weights are zero: log of the number of hidden assignments, or 0."""
@@ -106,3 +111,26 @@ class SequenceNetwork(nn.Module, ABC):
     @abstractmethod
     def decode(self, h: Tensor, packing: Packing) -> Tensor:
         """[N] the most probable label sequences, or the best that the search finds."""
+
+    def posterior_error(self, x: Tensor, packing: Packing, *, temperature: float = 1.0) -> Tensor:
+        """[N] how far off the `posteriors` of each segment may be: 0 where they are exact."""
+        return x.new_zeros(packing.rows)
+
+    def n_best(self, x: Tensor, packing: Packing, n: int, *, temperature: float = 1.0) -> tuple[Tensor, Tensor]:
+        """The n most probable label sequences [n, N], best first, and log p(y | x) [n, B], -inf where there are fewer."""
+        raise self._missing("n-best sequences")
+
+    def log_probability(self, x: Tensor, labels: Tensor, packing: Packing, *, temperature: float = 1.0) -> Tensor:
+        """[B] log p(y | x) of the label sequences `labels` [N]; no gradient."""
+        raise self._missing("probabilities of sequences")
+
+    def entropy(self, x: Tensor, packing: Packing, *, temperature: float = 1.0) -> Tensor:
+        """[B] entropy of p(y | x) over label sequences, in nats; no gradient."""
+        raise self._missing("entropies of sequences")
+
+    def hidden_posteriors(self, x: Tensor, packing: Packing, *, temperature: float = 1.0) -> list[list[Tensor]]:
+        """For each factor over single labels p(h, y_t | x) of its hidden variables, a tensor [N, Y, ...] per layer."""
+        raise self._missing("posteriors of hidden variables")
+
+    def _missing(self, what: str) -> SettingsError:
+        return SettingsError(f"no {what} from this kind of chain ({self.settings.chain})", pointer="chain")

@@ -70,6 +70,22 @@ class FactorModel(SequenceNetwork):
             scores[n] = value if n not in scores else scores[n] + value
         return scores
 
+    def hidden_posteriors(self, h: Tensor, packing: Packing, *, temperature: float = 1.0) -> list[list[Tensor]]:
+        """For each factor over single labels p(h, y_t | x) of its hidden variables, a tensor [N, Y, ...] per layer.
+
+        The labels are those of the whole chain at `temperature`; given its label, a segment's variables depend on its own
+        window alone. Summed over the states a tensor gives p(y_t | x). Factors without hidden variables give no tensor.
+        """
+        with torch.no_grad():
+            label = self.posteriors(h, packing, temperature=temperature)
+            found = []
+            for settings, factor in zip(self.factor_settings, self.factors, strict=True):
+                assert isinstance(factor, Factor)
+                if settings.labels == 1:
+                    tables = factor.hidden_posteriors(window(h, packing, window_steps(settings)))
+                    found.append([t * label.view(*label.shape, *[1] * (t.dim() - 2)) for t in tables])
+            return found
+
     def _drop(self, x: Tensor, settings: FactorSettings) -> Tensor:
         if not (self.training and settings.dropout):
             return x
@@ -128,8 +144,11 @@ class ConditionalRandomField(FactorModel):
         return ngrams.to_dense(weight, self._inventory(n), self.labels)
 
     def loss(self, h: Tensor, labels: Tensor, packing: Packing) -> Tensor:
-        """Negative log-likelihood of the labels [N], a mean over segments, so that long utterances count as they should."""
-        return -chain.log_likelihood(self.potentials(h, packing), labels).sum() / packing.rows
+        """Negative log-likelihood of the labels [N], a mean over labelled segments, so that long utterances count as they should.
+
+        Segments labelled -1 are gaps: what stood there is summed out.
+        """
+        return -_likelihood(self.potentials(h, packing), labels).sum() / (labels >= 0).sum().clamp_min(1)
 
     def posteriors(self, h: Tensor, packing: Packing, *, temperature: float = 1.0) -> Tensor:
         """[N, Y] p(y_t | x), the whole chain at `temperature`.
@@ -155,6 +174,33 @@ class ConditionalRandomField(FactorModel):
     def decode(self, h: Tensor, packing: Packing) -> Tensor:
         """[N] the most probable label sequences (Viterbi)."""
         return chain.viterbi(self.potentials(h, packing))[0]
+
+    def n_best(self, h: Tensor, packing: Packing, n: int, *, temperature: float = 1.0) -> tuple[Tensor, Tensor]:
+        """The n most probable label sequences [n, N], best first, and log p(y | x) [n, B], -inf where there are fewer."""
+        with torch.no_grad():
+            potentials = self._exact_potentials(h, packing, temperature)
+            labels, scores = chain.k_best(potentials, n)
+            return labels, (scores - chain.log_partition(potentials)).to(h.dtype)
+
+    def log_probability(self, h: Tensor, labels: Tensor, packing: Packing, *, temperature: float = 1.0) -> Tensor:
+        """[B] log p(y | x) of the label sequences `labels` [N]; labels of -1 are summed out; no gradient."""
+        with torch.no_grad():
+            return _likelihood(self._exact_potentials(h, packing, temperature), labels).to(h.dtype)
+
+    def entropy(self, h: Tensor, packing: Packing, *, temperature: float = 1.0) -> Tensor:
+        """[B] entropy of p(y | x) over label sequences, in nats; no gradient."""
+        with torch.no_grad():
+            return chain.entropy(self._exact_potentials(h, packing, temperature)).to(h.dtype)
+
+    def _exact_potentials(self, h: Tensor, packing: Packing, temperature: float) -> chain.Potentials:
+        return self.potentials(h, packing).to(torch.float64).scaled(1.0 / temperature)
+
+
+def _likelihood(potentials: chain.Potentials, labels: Tensor) -> Tensor:
+    """[B] log-likelihood of labels that may have gaps (-1)."""
+    if bool((labels < 0).any()):
+        return chain.partial_log_likelihood(potentials, labels)
+    return chain.log_likelihood(potentials, labels)
 
 
 def window(x: Tensor, packing: Packing, steps: range, rows: slice = ALL) -> Tensor:

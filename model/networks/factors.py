@@ -70,6 +70,10 @@ class GaussianMixture(Factor):
         """Draw the weights small."""
         self.mixture.reset(generator)
 
+    def hidden_posteriors(self, x: Tensor) -> list[Tensor]:
+        """[N, K, 1, H] posterior of the component given x and the output."""
+        return self.mixture.hidden_posteriors(self.expand(x))
+
     def constant(self) -> float:
         """log of the number of components (see Factor)."""
         return self.mixture.constant()
@@ -109,6 +113,12 @@ class HiddenUnits(Factor):
             self.label_weight.normal_(0.0, 5 * self.scale, generator=generator)
             self.hidden_bias.zero_()
             self.bias.zero_()
+
+    def hidden_posteriors(self, x: Tensor) -> list[Tensor]:
+        """[N, K, U] probability that a unit is on given x and the output."""
+        with torch.no_grad():
+            drive = functional.linear(x, self.weight, self.hidden_bias)
+            return [torch.sigmoid(drive[:, None, :] + self.label_weight)]
 
     def constant(self) -> float:
         """U ln 2, log of the number of assignments of the units (see Factor)."""

@@ -6,7 +6,8 @@
 
 Since every position is normalised on its own, what comes later does not change p(y_t | x): the marginals need a forward
 sweep only. It is exact where a table of Y^(M-1) histories is small (EXACT_STATES). Above that a beam of label prefixes
-stands for all of them: the posterior is that of the kept prefixes, each with all its continuations, renormalised.
+stands for all of them: the posterior is that of the kept prefixes, each with all its continuations, renormalised. The
+probability of the prefixes that were dropped bounds its error.
 """
 
 from __future__ import annotations
@@ -102,15 +103,42 @@ class MaximumEntropyMarkovModel(FactorModel):
         """[N, Y] p(y_t | x), each local distribution at `temperature`; exact or the beam's (see the top of the module)."""
         with torch.no_grad():
             unary, distant = self.unary(x, packing) / temperature, self.distant / temperature
-            if self.labels**self.settings.history <= EXACT_STATES:
+            if self._exact:
                 return forward_marginals(unary, distant, packing)
-            return beam_marginals(unary, distant, packing)
+            return beam_marginals(unary, distant, packing)[0]
+
+    def posterior_error(self, x: Tensor, packing: Packing, *, temperature: float = 1.0) -> Tensor:
+        """[N] how far off `posteriors` may be: 0 where exact, else the probability of what the beam has dropped."""
+        with torch.no_grad():
+            unary, distant = self.unary(x, packing) / temperature, self.distant / temperature
+            return unary.new_zeros(packing.rows) if self._exact else beam_marginals(unary, distant, packing)[1]
+
+    @property
+    def _exact(self) -> bool:
+        return self.labels**self.settings.history <= EXACT_STATES
 
     def decode(self, x: Tensor, packing: Packing) -> Tensor:
         """[N] the most probable label sequences: Viterbi up to first order, a beam of `BEAM` prefixes above."""
         with torch.no_grad():
             search = viterbi if self.settings.history <= 1 else beam_search
             return search(self.unary(x, packing), self.distant, packing)[0]
+
+    def n_best(self, x: Tensor, packing: Packing, n: int, *, temperature: float = 1.0) -> tuple[Tensor, Tensor]:
+        """The best label sequences [n, N] that a beam of n or `BEAM` prefixes finds, and log p(y | x) [n, B]."""
+        with torch.no_grad():
+            unary, distant = self.unary(x, packing) / temperature, self.distant / temperature
+            return beam_n_best(unary, distant, packing, n, width=max(n, BEAM))
+
+    def log_probability(self, x: Tensor, labels: Tensor, packing: Packing, *, temperature: float = 1.0) -> Tensor:
+        """[B] log p(y | x) of the label sequences `labels` [N]; no gradient."""
+        with torch.no_grad():
+            unary, distant = self.unary(x, packing) / temperature, self.distant / temperature
+            rows = unary
+            for m in range(1, min(self.settings.history, len(packing.batch_sizes) - 1) + 1):
+                before = packing.neighbour(-m)
+                rows = rows + distant[m - 1][labels[before.clamp_min(0)]] * (before >= 0)[:, None]
+            chosen = rows.log_softmax(1).gather(1, labels[:, None])[:, 0]
+            return chosen.new_zeros(len(packing.lengths)).index_add(0, packing.sequence, chosen)
 
 
 # ---------------------------------------------------------------------------------------- exact, by tables of histories
@@ -181,6 +209,14 @@ def viterbi(unary: Tensor, distant: Tensor, packing: Packing) -> tuple[Tensor, T
 
 def beam_search(unary: Tensor, distant: Tensor, packing: Packing, *, width: int = BEAM) -> tuple[Tensor, Tensor]:
     """Most probable sequences that a beam of `width` prefixes finds: labels [N] and log p(y | x) [B]."""
+    labels, best = beam_n_best(unary, distant, packing, 1, width=width)
+    return labels[0], best[0]
+
+
+def beam_n_best(
+    unary: Tensor, distant: Tensor, packing: Packing, n: int, *, width: int = BEAM
+) -> tuple[Tensor, Tensor]:
+    """The n best sequences that a beam finds: labels [n, N] and log p(y | x) [n, B]; -inf and 0 where it holds fewer."""
     scores: list[Tensor] = []
     back: list[tuple[Tensor, Tensor]] = []  # of position t: [b, W] prefix that was extended, and by which label
 
@@ -189,31 +225,43 @@ def beam_search(unary: Tensor, distant: Tensor, packing: Packing, *, width: int 
         back.append((came_from, label))
 
     _run_beam(unary, distant, packing, width, keep)
-    best = unary.new_empty(len(packing.lengths))
-    labels = torch.empty(packing.rows, dtype=torch.long, device=unary.device)
-    current = torch.empty(0, dtype=torch.long, device=unary.device)  # [b] rank in the beam
+    best = unary.new_full((n, len(packing.lengths)), float("-inf"))
+    labels = torch.zeros(n, packing.rows, dtype=torch.long, device=unary.device)
+    current = torch.empty(0, n, dtype=torch.long, device=unary.device)  # [b, n] rank in the beam
     for t, size in reversed(list(enumerate(packing.batch_sizes))):
         ended = slice(len(current), size)
-        best[ended], where = scores[t][ended].max(1)
-        current = torch.cat([current, where])[:, None]
+        found, where = scores[t][ended].topk(min(n, scores[t].shape[1]), 1)
+        best[: found.shape[1], ended] = found.T
+        current = torch.cat([current, nn.functional.pad(where, (0, n - where.shape[1]))])
         came_from, label = back[t]
-        labels[packing.offsets[t] : packing.offsets[t] + size] = label.gather(1, current)[:, 0]
-        current = came_from.gather(1, current)[:, 0]
-    return labels, best
+        labels[:, packing.offsets[t] : packing.offsets[t] + size] = label.gather(1, current).T
+        current = came_from.gather(1, current)
+    return labels.masked_fill_(best.isneginf()[:, packing.sequence], 0), best
 
 
-def beam_marginals(unary: Tensor, distant: Tensor, packing: Packing, *, width: int = BEAM) -> Tensor:
-    """[N, Y] p(y_t | x) of the kept prefixes, renormalised, with all the continuations of each."""
+def beam_marginals(unary: Tensor, distant: Tensor, packing: Packing, *, width: int = BEAM) -> tuple[Tensor, Tensor]:
+    """p(y_t | x) of the kept prefixes, renormalised, with all the continuations of each; and how wrong it may be.
+
+    Returns:
+        [N, Y] posteriors, and [N] a bound on the error of each: the probability of all prefixes that were not kept.
+    """
     rows: list[Tensor] = []
-    _run_beam(unary, distant, packing, width, lambda _score, posterior, _from, _label: rows.append(posterior))
-    return torch.cat(rows)
+    lost: list[Tensor] = []
+
+    def keep(_score: Tensor, grown: Tensor, _from: Tensor, _label: Tensor) -> None:
+        mass = grown.logsumexp(1)  # p(kept prefix, y_t)
+        rows.append(mass.softmax(1))
+        lost.append((1.0 - mass.exp().sum(1)).clamp_min(0.0))
+
+    _run_beam(unary, distant, packing, width, keep)
+    return torch.cat(rows), torch.cat(lost)
 
 
 def _run_beam(
     unary: Tensor, distant: Tensor, packing: Packing, width: int, keep: Callable[[Tensor, Tensor, Tensor, Tensor], None]
 ) -> None:
-    """Search from left to right. Of each position `keep` gets the prefixes' scores [b, W], the posterior [b, Y], and
-    from which prefix [b, W] by which label [b, W] they came."""
+    """Search from left to right. Of each position `keep` gets the kept prefixes' log p [b, W], that of all their predecessors'
+    continuations [b, W', Y], and from which prefix [b, W] by which label [b, W] they came."""
     history, y = len(distant), unary.shape[1]
     padded = torch.cat([distant, distant.new_zeros(history, 1, y)], 1)  # row Y is for the label that does not exist
     first = packing.batch_sizes[0]
@@ -225,10 +273,9 @@ def _run_beam(
         for m in range(min(history, t)):
             logits = logits + padded[m][recent[:, :, m]]
         grown = score[:, :, None] + logits.log_softmax(2)  # [b, W, Y]
-        posterior = grown.logsumexp(1).softmax(1)
         score, where = grown.flatten(1).topk(min(width, grown.shape[1] * y), 1)
         came_from, label = where // y, where % y
         if history:
             recent = recent.gather(1, came_from[:, :, None].expand(-1, -1, history))
             recent = torch.cat([label[:, :, None], recent[:, :, :-1]], 2)
-        keep(score, posterior, came_from, label)
+        keep(score, grown, came_from, label)

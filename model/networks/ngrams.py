@@ -13,11 +13,15 @@ from torch import Tensor
 
 
 def seen(sequences: Iterable[np.ndarray], n: int) -> Tensor:
-    """[P, n] the different label n-grams of the sequences (arrays of label indices), in lexicographic order."""
+    """[P, n] the different label n-grams of the sequences (arrays of label indices), in lexicographic order.
+
+    Labels of -1 are gaps: no n-gram goes across them.
+    """
     found = [np.lib.stride_tricks.sliding_window_view(y, n) for y in sequences if len(y) >= n]
     if not found:
         return torch.zeros(0, n, dtype=torch.long)
-    return torch.from_numpy(np.unique(np.concatenate(found), axis=0).astype(np.int64))
+    different = np.unique(np.concatenate(found), axis=0).astype(np.int64)
+    return torch.from_numpy(different[(different >= 0).all(1)])
 
 
 def flat(ngrams: Tensor, labels: int) -> Tensor:

@@ -458,6 +458,33 @@ def test_n_grams_that_are_all_far_below_zero(dtype: torch.dtype, labels: int, or
             close(found.pair[rows[1:]], oracle.marginals(2), rounding)
 
 
+@quick
+@given(cases(), st.integers(0, 9999))
+def test_gaps_are_summed_out(case: Case, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    p = case.potentials
+    labels = torch.from_numpy(random.integers(-1, p.labels, p.packing.rows))
+    found = chain.partial_log_likelihood(p, labels)
+    for b in range(len(case.lengths)):
+        oracle, known = case.oracle(b), labels[case.rows(b)].numpy()
+        fits = ((oracle.sequences == known) | (known < 0)).all(1)
+        close(found[b], special.logsumexp(oracle.scores[fits]) - oracle.log_z)
+
+
+@pytest.mark.parametrize("tables", [{"bigram"}, set(TABLES)], ids=["first", "second"])
+def test_gradcheck_with_gaps(tables: set[str]) -> None:
+    case = make([4, 2], 3, tables=tables, seed=3)
+    p, asked = leaves(case)
+    names = [name for name, x in zip(("unary", *TABLES), p.tensors(), strict=True) if x is not None]
+    labels = torch.tensor([0, -1, -1, 2, 1, -1])
+
+    def partial(*given: torch.Tensor) -> torch.Tensor:
+        given_tables: dict[str, Any] = dict(zip(names, given, strict=True))
+        return chain.partial_log_likelihood(replace(p, **given_tables), labels)
+
+    assert torch.autograd.gradcheck(partial, asked, atol=1e-6)
+
+
 # ------------------------------------------------------------------------------------------------------------ corners
 
 

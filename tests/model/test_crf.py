@@ -290,9 +290,7 @@ def test_a_centred_factor_gives_unseen_and_seen_n_grams_the_same_start(kind: str
                 parameter.zero_()
         edge = network.potentials(x, packing).edge
         assert edge is not None
-        ahead = {"spn": 6 * np.log(2), "hidden-units": 3 * np.log(2)}
-        expected = 0.0
-        if not centred:
-            expected = float(ahead.get(kind) or (np.log(2) if kind.startswith("gmm") else 0.0))
+        ahead = {"spn": 6.0, "hidden-units": 3.0, "gmm-shared": 1.0, "gmm-diagonal": 1.0, "gmm-full": 1.0}
+        expected = 0.0 if centred else np.log(2) * ahead.get(kind, 0.0)
         np.testing.assert_allclose(edge[:, BIGRAMS[:, 0], BIGRAMS[:, 1]].detach(), expected, atol=1e-12)
         assert float(edge.detach().sum()) == pytest.approx(expected * len(x) * len(BIGRAMS))

@@ -70,9 +70,35 @@ def test_a_beam_wide_enough_for_all_prefixes_is_exact(case: tuple[torch.Tensor, 
         rows = rows_of(packing, b)
         oracle = MemmOracle(unary[rows], list(distant))
         np.testing.assert_allclose(oracle.log_probability(labels[rows].tolist()), scores[b], rtol=1e-10, atol=1e-8)
-    torch.testing.assert_close(
-        memm.beam_marginals(unary, distant, packing, width=width), memm.forward_marginals(unary, distant, packing)
-    )
+    posteriors, error = memm.beam_marginals(unary, distant, packing, width=width)
+    torch.testing.assert_close(posteriors, memm.forward_marginals(unary, distant, packing))
+    torch.testing.assert_close(error, torch.zeros_like(error), atol=1e-9, rtol=0)
+
+
+@given(cases(), st.integers(1, 4))
+@settings(max_examples=40, deadline=None)
+def test_a_beams_posteriors_are_no_further_off_than_they_say(
+    case: tuple[torch.Tensor, torch.Tensor, Packing], width: int
+) -> None:
+    unary, distant, packing = case
+    posteriors, error = memm.beam_marginals(unary, distant, packing, width=width)
+    exact = memm.forward_marginals(unary, distant, packing)
+    assert bool(((posteriors - exact).abs().amax(1) <= error + 1e-9).all())
+
+
+@given(cases(), st.integers(1, 6))
+@settings(max_examples=40, deadline=None)
+def test_n_best_of_a_wide_beam_are_the_enumerated_ones(
+    case: tuple[torch.Tensor, torch.Tensor, Packing], n: int
+) -> None:
+    unary, distant, packing = case
+    labels, scores = memm.beam_n_best(unary, distant, packing, n, width=unary.shape[1] ** packing.lengths[0])
+    for b in range(len(packing.lengths)):
+        rows = rows_of(packing, b)
+        expected = MemmOracle(unary[rows], list(distant)).all[:n]
+        np.testing.assert_allclose(scores[: len(expected), b], [e[1] for e in expected], rtol=1e-10, atol=1e-8)
+        assert bool(scores[len(expected) :, b].isneginf().all())
+        assert len({tuple(p) for p in labels[: len(expected), rows].tolist()}) == len(expected)
 
 
 @given(cases(), st.integers(1, 3))
@@ -82,7 +108,7 @@ def test_a_narrow_beam_answers_a_real_sequence_and_never_a_better_one(
 ) -> None:
     unary, distant, packing = case
     labels, scores = memm.beam_search(unary, distant, packing, width=width)
-    posterior = memm.beam_marginals(unary, distant, packing, width=width)
+    posterior, _ = memm.beam_marginals(unary, distant, packing, width=width)
     torch.testing.assert_close(posterior.sum(1), torch.ones(packing.rows, dtype=torch.float64))
     for b in range(len(packing.lengths)):
         rows = rows_of(packing, b)

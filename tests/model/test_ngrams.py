@@ -51,3 +51,9 @@ def test_flat_is_the_position_in_the_table(n: int) -> None:
     table = torch.arange(4**n).view((4,) * n)
     found = torch.randint(0, 4, (10, n), generator=torch.Generator().manual_seed(0))
     assert ngrams.flat(found, 4).tolist() == [int(table[tuple(row)]) for row in found.tolist()]
+
+
+def test_no_n_gram_goes_across_a_gap() -> None:
+    y = np.array([0, 1, -1, 1, 0, 2])
+    assert ngrams.seen([y], 2).tolist() == [[0, 1], [0, 2], [1, 0]]
+    assert ngrams.seen([y], 3).tolist() == [[1, 0, 2]]

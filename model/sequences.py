@@ -1,0 +1,89 @@
+"""What a model says of a recording's labels as one sequence, beside what it says of each segment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from phonechain.model.chain.packing import Packing
+from phonechain.model.networks.base import SequenceNetwork
+
+
+@dataclass(frozen=True)
+class RankedSequence:
+    """A label sequence and log p(y | x), in nats."""
+
+    labels: tuple[str, ...]
+    log_probability: float
+
+    @property
+    def probability(self) -> float:
+        return float(np.exp(self.log_probability))
+
+
+@dataclass(frozen=True)
+class SequenceAnswer:
+    """A recording's labels as a sequence; T segments.
+
+    Attributes:
+        answered: the labels that are answered segment by segment, as a sequence.
+        n_best: the most probable sequences, best first.
+        entropy: of the distribution over all sequences, in nats; None where the chain cannot say.
+        segment_entropies: [T] of each segment's own distribution over labels, in nats.
+        posterior_error: [T] how far off posteriors may be: 0 where they are exact.
+        given: log probability of the labels that the input carried, those that it lacked or that the model does not have
+            summed out; None without any, or where the chain cannot sum.
+    """
+
+    answered: RankedSequence
+    n_best: list[RankedSequence]
+    entropy: float | None
+    segment_entropies: list[float]
+    posterior_error: list[float]
+    given: float | None = None
+
+
+def answer_sequence(
+    network: SequenceNetwork,
+    labels: Sequence[str],
+    features: Tensor,
+    *,
+    temperature: float = 1.0,
+    n_best: int = 5,
+    given: Sequence[int] | None = None,
+) -> SequenceAnswer:
+    """The answer for what the factors see of one recording, [T, D], T at least 1.
+
+    Args:
+        labels: [Y] of the network.
+        given: [T] indices of the labels that the input carried, -1 where it had none.
+    """
+    crf = network.settings.chain == "crf"
+    packing = Packing((len(features),))
+    with torch.inference_mode():
+        posterior = network.posteriors(features, packing, temperature=temperature)
+        own = network.decode(features, packing) if network.decoding == "viterbi" else posterior.argmax(1)
+        own_log = network.log_probability(features, own, packing, temperature=temperature)
+        paths, scores = network.n_best(features, packing, n_best, temperature=temperature)
+        entropy = float(network.entropy(features, packing, temperature=temperature)) if crf else None
+        error = network.posterior_error(features, packing, temperature=temperature)
+        known = torch.tensor([-1] * len(features) if given is None else list(given))
+        given_log = None
+        if bool((known >= 0).all() if not crf else (known >= 0).any()):
+            given_log = float(network.log_probability(features, known, packing, temperature=temperature))
+
+    def ranked(path: Tensor, log_probability: Tensor) -> RankedSequence:
+        return RankedSequence(tuple(labels[k] for k in path.tolist()), float(log_probability))
+
+    return SequenceAnswer(
+        answered=ranked(own, own_log),
+        n_best=[ranked(path, s) for path, s in zip(paths, scores[:, 0], strict=True) if not bool(s.isneginf())],
+        entropy=entropy,
+        segment_entropies=torch.special.entr(posterior).sum(1).tolist(),
+        posterior_error=error.tolist(),
+        given=given_log,
+    )
