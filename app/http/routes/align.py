@@ -24,6 +24,7 @@ from phonechain.app.labelling import pipeline as labelling
 from phonechain.app.problems.documents import MOST_FINDINGS, finding, invalid_request
 from phonechain.app.problems.errors import InvalidRequest, MalformedBody, UnsupportedMediaType
 from phonechain.app.schemas import align as schemas
+from phonechain.app.schemas.problems import refusals
 from phonechain.app.settings import Settings
 from phonechain.features.annotation import Annotation
 from phonechain.features.audio.reader import Audio
@@ -53,6 +54,7 @@ class Upload:
 @router.post(
     "/align",
     summary="Find the words and phones of a transcript in one recording",
+    responses=refusals(400, 413, 415, 422, 503),
     openapi_extra=schemas.describe(
         schemas.AlignAnswer,
         schemas.AlignBody,
@@ -77,6 +79,7 @@ async def align(request: Request, services: ServicesDep) -> Response:
     "/recognize",
     summary="Find the phones of one recording",
     description="Experimental: see the model's card for how many phones are wrong.",
+    responses=refusals(400, 413, 415, 422, 503),
     openapi_extra=schemas.describe(
         schemas.RecognizeAnswer, schemas.RecognizeBody, schemas.RecognizeOptions, {"audio": "The sound file."}
     ),
