@@ -8,7 +8,9 @@
 Time is continuous. For the means, frame `i` stands for the 10 ms around its centre, and each part is averaged over
 exactly the stretch of time that it covers; for the derivatives, the two nearest frames are interpolated. So a segment's
 features move smoothly with its boundaries, and a segment shorter than a window, than a hop even, or at the edge of the
-file needs no rule of its own. Before the first frame and after the last the track is taken as constant.
+file needs no rule of its own. Frames stand for the time from half a period before the first to half a period after the last:
+means leave out what lies beyond, and a part that lies there altogether has the values of the nearest frame; derivatives are
+constant beyond the first and the last centre.
 
 A segment's features depend on the sound up to `settings.reach + settings.frame_period` past its ends (62.5 ms by
 default) and on none beyond: whatever is appended later in the file, they keep every bit.

@@ -169,3 +169,21 @@ def test_no_segment_is_pooled_by_itself() -> None:
     pool(track, few, DEFAULT)
     more = calls(lambda: pool(track, many, DEFAULT)) - calls(lambda: pool(track, few, DEFAULT))
     assert more <= 3 * (len(many) - len(few))
+
+
+def test_means_leave_out_what_lies_past_the_last_frames_time() -> None:
+    """The last half period and what follows it: neither repeats the last frame nor thins the mean."""
+    default = FeatureSettings()
+    period = default.frame_period
+    track = np.zeros((5, 39), dtype=np.float32)
+    track[:, 0] = [1.0, 2.0, 4.0, 8.0, 16.0]
+    covered = 4.5 * period  # the last frame's centre is at four periods
+    past = [Segment(0.0, covered + extra * period) for extra in (0.0, 0.5, 3.0)]
+    found = pool(track, past, default)
+    for row, segment in zip(found, past, strict=True):
+        edges = np.minimum(np.cumsum([0.0, 0.3, 0.4, 0.3]) * segment.end, covered) / period + 0.5
+        fine = np.repeat(track[:, 0], 20_000).astype(np.float64)
+        for part, name in enumerate((0, 13, 26)):
+            begin, end = (round(e * 20_000) for e in edges[part : part + 2])
+            expected = fine[begin:end].mean() if end > begin else 16.0
+            assert row[name] == pytest.approx(expected, rel=2e-4)
