@@ -165,7 +165,7 @@ def _prepare(
         own = file.suffix if file.suffix.lower() in FORMATS[form].suffixes else conversion.suffix(form)
         target = (out or root) / pair.audio.relative_to(root)
         target = target.with_name(target.stem + own)
-        ready.append(Work(replace(pair, annotations=[file], part=None), prepared, form, target))
+        ready.append(Work(replace(pair, annotations=[file], parts=[]), prepared, form, target))
     return ready
 
 

@@ -79,9 +79,9 @@ def annotation_of(pair: Pair, tier: str | None = None) -> Candidate:
         if not files or any(not c.coarse for c in read):
             continue
         read += _read(files, lambda file: read_beside(read_bytes(file), file.name, pair.audio), tier, errors)
-    if pair.part is not None and all(c.coarse for c in read):
-        file, part = pair.part
-        read += _read([file], lambda _: part, tier, errors)
+    if all(c.coarse for c in read):
+        parts = dict(pair.parts)
+        read += _read(parts, parts.__getitem__, tier, errors)
     if not read:
         raise Unusable(errors)
     best = max(read, key=lambda c: (not c.coarse, c.short))  # the first, so the nearest, of equals

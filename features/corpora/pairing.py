@@ -28,7 +28,7 @@ KIND_FOLDERS = frozenset(_KINDS.split()) | {s[1:] for s in AUDIO_SUFFIXES}
 DOUBTFUL = (".txt", ".csv", ".tsv", ".json", ".jsonl")
 """Suffixes under which other things are kept as often as annotations: tried last, passed over if they are none."""
 
-_SHARED = tuple(s for f in annotation.FORMATS.values() if f.parse_all is not None for s in f.suffixes)
+_SHARED = tuple(s for f in annotation.READABLE.values() if f.parse_all is not None for s in f.suffixes)
 """Suffixes of files that may annotate many recordings."""
 
 _PREFERENCE = sorted(annotation.SUFFIXES, key=lambda s: s in DOUBTFUL)
@@ -50,25 +50,25 @@ class Pair:
     """A recording and the files that may annotate it.
 
     `annotations` lie beside it or share a folder's name with it, nearest first; `others` share the bare name alone.
-    `part` is a file of many recordings, and what it says of this one.
+    `parts` are files of many recordings, each with what it says of this one.
     """
 
     audio: Path
     annotations: list[Path] = field(default_factory=list)
     others: list[Path] = field(default_factory=list)
-    part: tuple[Path, Annotation] | None = None
+    parts: list[tuple[Path, Annotation]] = field(default_factory=list)
     speaker: str | None = None
     split: str | None = None
 
     @property
     def file(self) -> Path:
         """The first candidate."""
-        return [*self.annotations, *self.others, *(self.part or ())[:1]][0]
+        return [*self.annotations, *self.others, *(file for file, _ in self.parts)][0]
 
     @property
     def alone(self) -> bool:
         """True if nothing may annotate it."""
-        return not (self.annotations or self.others or self.part)
+        return not (self.annotations or self.others or self.parts)
 
 
 @dataclass(slots=True)
@@ -103,12 +103,19 @@ def scan(root: Path, *, leave_out: Path | None = None) -> Contents:
             if suffix in AUDIO_SUFFIXES:
                 groups[folder, nfc(base)].audio.append(path)
             elif suffix in annotation.SUFFIXES:
-                groups[folder, nfc(annotation.stem_of(name))].annotations.append(path)
+                groups[folder, nfc(_stem(name))].annotations.append(path)
             else:
                 others[suffix or "no suffix"] += 1
     for group in groups.values():
         group.annotations.sort(key=lambda p: _PREFERENCE.index(p.suffix.lower()))
     return Contents(root, dict(groups), others)
+
+
+def _stem(name: str) -> str:
+    """An annotation file's name without suffix, also without that of the sound (`u.wav.TextGrid`)."""
+    stem = annotation.stem_of(name)
+    base, suffix = os.path.splitext(stem)
+    return base if suffix.lower() in AUDIO_SUFFIXES else stem
 
 
 def folders_of(root: Path, path: Path) -> list[str]:
@@ -180,7 +187,7 @@ class _Keys:
 
     def of(self, path: Path) -> Key:
         folders = (nfc(f).casefold() for f in path.relative_to(self.root).parts[:-1])
-        name = path.stem if path.suffix.lower() in AUDIO_SUFFIXES else annotation.stem_of(path.name)
+        name = path.stem if path.suffix.lower() in AUDIO_SUFFIXES else _stem(path.name)
         return (*(f for f in folders if f not in self.kinds), nfc(name).casefold())
 
 
@@ -191,7 +198,7 @@ def _nearest(file: Path, keys: _Keys, by_tail: dict[Key, list[Path]]) -> tuple[i
         if found := by_tail.get(key[-length:]):
             for closer in (
                 lambda a: folders_of(keys.root, a) == folders_of(keys.root, file),
-                lambda a: nfc(a.stem) == nfc(annotation.stem_of(file.name)),
+                lambda a: nfc(a.stem) == nfc(_stem(file.name)),
                 lambda a: nfc(a.parent.name) == nfc(file.parent.name),
             ):
                 found = [a for a in found if closer(a)] or found
@@ -230,7 +237,7 @@ def _parts(file: Path, pairs: Iterable[Pair]) -> tuple[bool, CorpusProblem | Non
             continue
         match named.get(name, []):
             case [one]:
-                one.part = (file, part)
+                one.parts.append((file, part))
                 found = True
             case [first, _, *_] as several:
                 message = f"recording '{name}' of this file fits {len(several)} recordings, the first {first.audio}"

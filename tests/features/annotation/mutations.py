@@ -86,6 +86,26 @@ _PIECES = [
 ]
 
 
+READ_ONLY = (
+    '{"transcript": "in", "words": [{"alignedWord": "in", "case": "success", "start": 0.1, "end": 0.24, "word": "in", '
+    '"phones": [{"duration": 0.08, "phone": "ih_B"}, {"duration": 0.06, "phone": "n_E"}]}, {"case": "not-found", "word": "x"}]}',
+    '{"segments": [{"start": 0.0, "end": 0.41, "text": " in", "words": [{"word": "in", "start": 0.0, "end": 0.14, '
+    '"score": 0.9}, {"word": "2"}], "chars": [{"char": "i", "start": 0.0, "end": 0.08, "score": 0.8}]}], "language": "en"}',
+    '{"fragments": [{"begin": "0.000", "end": "0.5", "lines": ["From"], "children": [{"begin": "0.0", "end": "0.2", '
+    '"lines": ["F"], "children": []}]}]}',
+    '{"name": "s", "annotates": "s.wav", "sampleRate": 1000, "levels": [{"name": "W", "type": "ITEM", "items": [{"id": 7, '
+    '"labels": [{"name": "W", "value": "C"}]}]}, {"name": "P", "type": "SEGMENT", "items": [{"id": 1, "sampleStart": 100, '
+    '"sampleDur": 79, "labels": [{"name": "P", "value": "I"}]}]}], "links": [{"fromID": 7, "toID": 1}]}',
+    '{"id": "u", "recording_id": "r", "start": 0.5, "duration": 1.0, "channel": 0, "text": "in", "alignment": {"word": '
+    '[["in", 0.5, 0.14, 0.9]]}}\n{"id": "v", "recording_id": "r", "start": 0.0, "duration": 0.25, "speaker": "b"}\n',
+    "SPEAKER a 1 0.50 1.25 <NA> <NA> anna 0.9 <NA>\nLEXEME a 1 0.50 0.25 hello lex anna 0.5 <NA>\n",
+    "WEBVTT\n\n00:00.000 --> 00:01.000\n<v Anna>one<00:00:00.500><c> two</c>\n",
+    "0 46797 She had your dark suit.\n",
+    "Begin,End,Label,Type,Speaker\n0.0,0.14,in,words,anna\n0.0,0.08,IH0,phones,bob\n",
+)
+"""A file of each format that is read only, and of dialects."""
+
+
 def seeds() -> list[bytes]:
     """One small file a format, with an answer and without, and the real TextGrids of the test data."""
     words = Tier("words", "interval", [Segment(0.0, 0.3, "hi"), Segment(0.3, 0.5, "")])
@@ -94,6 +114,7 @@ def seeds() -> list[bytes]:
     plain = Annotation([words, phones, tones], "json", end=0.6)
     answered = add_labels(plain, "phones", ["h", "a", None], [0.5, 0.75, None])
     out = [write(a, name) for name in FORMATS for a in (plain, answered)]
+    out += [text.encode() for text in READ_ONLY]
     real = sorted((Path(__file__).parents[2] / "data" / "praat").glob("*.TextGrid"))
     out += [p.read_bytes()[:4000] for p in real]
     out += [write(plain, "textgrid").decode().encode(e) for e in ("utf-16", "utf-16-be", "mac-roman")[:2]]

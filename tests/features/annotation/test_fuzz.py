@@ -15,7 +15,21 @@ from phonechain.features.segments import prepare
 from tests.features.annotation.mutations import mutations
 from tests.features.fuzz import Watch
 
-NAMES = ("a.lab", "a.TextGrid", "a.txt", "a.json", "a.csv", "a.phn", "a.phones", "a.ctm", None)
+NAMES = (
+    "a.srt",
+    "a.rttm",
+    "a.jsonl",
+    "a_annot.json",
+    "a.lab",
+    "a.TextGrid",
+    "a.txt",
+    "a.json",
+    "a.csv",
+    "a.phn",
+    "a.phones",
+    "a.ctm",
+    None,
+)
 TEXTGRID = b'File type = "ooTextFile"\nObject class = "TextGrid"\n\n'
 
 

@@ -206,3 +206,27 @@ def test_very_little_to_train_on_is_said(tmp_path):
     assert notice is not None
     assert "6 labelled segments in 1 recordings, 1 of 2 labels fewer than 5 times" in notice.message
     assert scarcity(few * (FEW_SEGMENTS // 6 + 1)) is None
+
+
+def test_of_several_files_of_many_recordings_the_one_with_phones_is_taken(tmp_path):
+    make(tmp_path, {f"wav/{n}.wav": b"" for n in "ab"} | {
+        "ali/words.ctm": b"a 1 0 .4 hey\nb 1 0 .4 you\n",
+        "ali/phones.ctm": b"a 1 0 .1 x\na 1 .1 .1 y\nb 1 0 .1 z\nb 1 .1 .2 y\n"})  # fmt: skip
+    corpus = corpora.read(tmp_path)
+    assert corpus.labels() == {"y": 2, "x": 1, "z": 1}
+    assert [n.code for n in corpus.notices] == ["annotations-several"]
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("all.rttm", b"LEXEME u 1 0 0.4 hey lex s1 <NA> <NA>\n"),
+        ("all.jsonl", b'{"id": "1", "recording_id": "u", "start": 0, "duration": 0.4, "text": "hey"}\n'),
+    ],
+)
+def test_lists_of_recordings_that_are_read_only(tmp_path, name, data):
+    assert corpora.read(make(tmp_path, {"u.wav": b"", name: data})).labels() == {"hey": 1}
+
+
+def test_a_name_that_keeps_the_suffix_of_the_sound(tmp_path):
+    assert pairs(corpora.read(make(tmp_path, {"u.wav": b"", "u.wav.TextGrid": PHONES}))) == {"u.wav": "u.wav.TextGrid"}
