@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import io
 import re
 import zipfile
 from collections.abc import Sequence
@@ -18,6 +17,7 @@ from phonechain.app.http import uploads
 from phonechain.app.problems.errors import InvalidRequest
 from phonechain.app.settings import Settings
 from phonechain.app.storage.archives import Caps
+from phonechain.app.storage.blobs import CHUNK
 from phonechain.app.storage.tables import Corpus
 from phonechain.app.storage.workspace import Workspace
 
@@ -50,18 +50,18 @@ def _pack(files: Sequence[UploadFile], workspace: Workspace) -> tuple[str, list[
     """(an archive of the files, the name and digest of each). Only the last part of a client's name is used."""
     seen: set[str] = set()
     digests: list[str] = []
-    with workspace.store.writing() as out:
-        buffer = io.BytesIO()
-        with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
-            for file in files:
-                name = _PLAIN.sub("_", PurePosixPath((file.filename or "").replace("\\", "/")).name).lstrip(".")
-                if not name or name.casefold() in seen:
-                    raise InvalidRequest(
-                        f"expected files of different names, got {(file.filename or '')[:80]!r}", pointer="files"
-                    )
-                seen.add(name.casefold())
-                data = file.file.read()
-                digests.append(f"{name} {hashlib.sha256(data).hexdigest()}")
-                archive.writestr(zipfile.ZipInfo(name), data)
-        out.write(buffer.getvalue())
+    with workspace.store.writing() as out, zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:  # type: ignore[arg-type]
+        for file in files:
+            name = _PLAIN.sub("_", PurePosixPath((file.filename or "").replace("\\", "/")).name).lstrip(".")
+            if not name or name.casefold() in seen:
+                raise InvalidRequest(
+                    f"expected files of different names, got {(file.filename or '')[:80]!r}", pointer="files"
+                )
+            seen.add(name.casefold())
+            known = hashlib.sha256()
+            with archive.open(zipfile.ZipInfo(name), "w", force_zip64=True) as member:
+                while data := file.file.read(CHUNK):
+                    known.update(data)
+                    member.write(data)
+            digests.append(f"{name} {known.hexdigest()}")
     return out.digest, sorted(digests)

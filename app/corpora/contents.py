@@ -93,7 +93,7 @@ def files(workspace: Workspace, corpus: Corpus) -> Files:
 
 def unpack(workspace: Workspace, digest: str, caps: Caps = UNPACKED) -> Path:
     """The folder of an archive's files, unpacked now if it is not there. Raises ArchiveError, StorageFull."""
-    folder = workspace.root / "cache" / "corpora" / digest
+    folder = workspace.corpus_folder(digest)
     if not folder.is_dir():
         folder.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(folder.with_name(f".{digest}.lock")):
@@ -123,7 +123,7 @@ def fetch(workspace: Workspace, url: str, fingerprint: str) -> Path:
     Raises:
         CorpusError: what is there has changed since the corpus was registered.
     """
-    folder = workspace.root / "cache" / "corpora" / fingerprint
+    folder = workspace.corpus_folder(fingerprint)
     if folder.is_dir():
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True)

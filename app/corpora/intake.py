@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -49,14 +49,18 @@ def from_folder(workspace: Workspace, folder: str, name: str, options: dict[str,
     return _scan(workspace, path, name, "folder", str(path), options, roots=roots)
 
 
-def from_url(workspace: Workspace, url: str, name: str, options: dict[str, Any], roots: Sequence[str]) -> Corpus:
-    """A corpus out of everything under a URL that fsspec opens.
+def from_url(
+    workspace: Workspace, url: str, name: str, options: dict[str, Any], roots: Sequence[str],
+    hold: Callable[[str], None],
+) -> Corpus:  # fmt: skip
+    """A corpus out of everything under a URL that fsspec opens. `hold` is called with the name of the folder of copies.
 
     Raises:
         PlaceNotAllowed, CorpusError, SettingsError.
     """
     url = allowed(url, roots)
     _, _, _, fingerprint = contents.list_url(url)
+    hold(fingerprint)
     root = contents.fetch(workspace, url, fingerprint)
     return _scan(workspace, root, name, "url", url, {**options, "fingerprint": fingerprint})
 

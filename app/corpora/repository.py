@@ -14,3 +14,9 @@ def get(session: Session, id: str) -> Corpus:
     if row is None:
         raise UnknownCorpus(f"unknown corpus {id[:80]!r}", pointer="corpus", value=id[:80])
     return row
+
+
+def blobs_of(corpus: Corpus) -> list[str]:
+    """What it has in the store and the cache: its manifest, and its archive or the copies from its URL."""
+    files = {"upload": corpus.location, "url": corpus.options.get("fingerprint")}.get(corpus.source)
+    return [corpus.manifest, *([files] if files else [])]

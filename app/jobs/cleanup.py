@@ -1,4 +1,4 @@
-"""What a killed process leaves behind: half-written files, and the run folders of jobs that have ended."""
+"""What a killed process leaves behind: half-written files, run folders of jobs that have ended, blobs without rows."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import shutil
 import time
 from pathlib import Path
 
+from phonechain.app.storage import references
 from phonechain.app.storage.tables import TERMINAL, Job
 from phonechain.app.storage.workspace import Workspace
 
@@ -14,7 +15,7 @@ OLD = 24 * 3600.0
 
 
 def sweep(workspace: Workspace) -> None:
-    """Remove both: everything that is removed could be made again."""
+    """Remove all of it: nothing and nobody needs it."""
     runs = workspace.root / "runs"
     for folder in sorted(runs.iterdir()) if runs.is_dir() else ():
         with workspace.db.read() as session:
@@ -27,6 +28,7 @@ def sweep(workspace: Workspace) -> None:
                 shutil.rmtree(leftover, ignore_errors=True) if leftover.is_dir() else leftover.unlink(missing_ok=True)
         except FileNotFoundError:
             continue
+    references.collect(workspace)
 
 
 def _leftovers(workspace: Workspace) -> list[Path]:
@@ -35,5 +37,6 @@ def _leftovers(workspace: Workspace) -> list[Path]:
         *workspace.store.scratch().iterdir(),
         *cache.glob("corpora/.unpacking-*"),
         *cache.glob("corpora/.fetching-*"),
+        *cache.glob("corpora/.removing-*"),
     ]
     return sorted(found)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
 from phonechain.app.corpora import contents, splits
 from phonechain.app.corpora import repository as corpora
@@ -11,12 +10,10 @@ from phonechain.app.corpora.manifest import Line
 from phonechain.app.jobs import execution, repository
 from phonechain.app.jobs.outage import retry_database
 from phonechain.app.jobs.progress import ProgressReporter
+from phonechain.app.storage import references
 from phonechain.app.storage.tables import FileError, Job
 from phonechain.app.storage.workspace import Workspace
 from phonechain.features.errors import PhonechainError
-
-if TYPE_CHECKING:
-    pass
 
 
 def run(workspace: Workspace, job: Job) -> None:
@@ -56,9 +53,10 @@ def run(workspace: Workspace, job: Job) -> None:
         "corpus": {"id": corpus.id, "name": corpus.name, "split": name},
         **found.as_dict(),
     }
-    digest = workspace.store.put(json.dumps(body, ensure_ascii=False).encode())
-    result = {"blob": digest, "per": found.per, "segments": found.segments, "errors": found.errors}
-    retry_database(_end, workspace, job, result)
+    with references.keeping(workspace) as keeping:
+        digest = retry_database(keeping.workspace.store.put, json.dumps(body, ensure_ascii=False).encode())
+        result = {"blob": digest, "per": found.per, "segments": found.segments, "errors": found.errors}
+        retry_database(_end, workspace, job, result)
 
 
 def _end(workspace: Workspace, job: Job, result: dict[str, object]) -> None:

@@ -24,6 +24,7 @@ from phonechain.app.labelling import conversion
 from phonechain.app.labelling import pipeline as labelling
 from phonechain.app.labelling.pipeline import Gaps, Skipped
 from phonechain.app.schemas.classify import finite, folding, gaps_done, given, rounded
+from phonechain.app.storage import references
 from phonechain.app.storage.tables import FileError, Job, Shard
 from phonechain.app.storage.workspace import Workspace
 from phonechain.features import annotation as notation
@@ -70,11 +71,12 @@ def run_part(workspace: Workspace, id: str, number: int) -> None:
     lines = list(contents.lines(workspace, corpus, number * size, size))
     still_wanted = Throttle(lambda: repository.wanted(workspace.db, id))
     part = _label(job, lines, contents.files(workspace, corpus), model, still_wanted)
-    digest = _kept(workspace, part)
-    made = Shard(
-        job=id, number=number, blob=digest, utterances=len(lines), segments=part.segments, failed=len(part.errors)
-    )
-    retry_database(repository.finish_shard, workspace.db, made, part.errors, spec["total"])
+    with references.keeping(workspace) as keeping:
+        digest = retry_database(_store, keeping.workspace, part)
+        made = Shard(
+            job=id, number=number, blob=digest, utterances=len(lines), segments=part.segments, failed=len(part.errors)
+        )
+        retry_database(repository.finish_shard, workspace.db, made, part.errors, spec["total"])
 
 
 def _label(job: Job, lines: Sequence[Line], files: Files, model: PhoneLabeler, still_wanted: Throttle) -> _Part:
@@ -180,7 +182,7 @@ def _segment(segment: LabelledSegment | Skipped, entropy: bool) -> dict[str, Any
     return out
 
 
-def _kept(workspace: Workspace, part: _Part) -> str:
+def _store(workspace: Workspace, part: _Part) -> str:
     """The part's file, written the same from the same answers: entries have a fixed time."""
     with workspace.store.writing() as out:
         buffer = io.BytesIO()

@@ -19,6 +19,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, delete, func, select, update
 from sqlalchemy.orm import Session
 
+from phonechain.app.corpora import repository as corpora
 from phonechain.app.problems.errors import NoResult, UnknownJob
 from phonechain.app.storage.database import Database
 from phonechain.app.storage.ids import timestamp
@@ -31,6 +32,7 @@ from phonechain.app.storage.tables import (
     SUCCEEDED,
     TERMINAL,
     UNFINISHED,
+    Corpus,
     Event,
     FileError,
     Job,
@@ -177,12 +179,12 @@ def cancel(db: Database, id: str) -> Job:
 
 
 def delete_job(db: Database, id: str) -> list[str]:
-    """Forget a job that has ended; the blobs that it had.
+    """Forget a job that has ended, with the files that came with it; the blobs that it had.
 
     Raises:
         UnknownJob. NoResult: it has not ended.
     """
-    get(db, id)
+    spec = get(db, id).spec
     with db.write() as session:
         blobs = list(session.scalars(select(Shard.blob).where(Shard.job == id)))
         if made := (session.scalar(select(Job.result).where(Job.id == id)) or {}).get("blob"):
@@ -190,7 +192,16 @@ def delete_job(db: Database, id: str) -> list[str]:
         found = session.execute(delete(Job).where(Job.id == id, Job.state.in_(TERMINAL)))
         if not found.rowcount:  # type: ignore[attr-defined]
             raise NoResult("the job has not ended", details={"state": "unfinished"})
+        corpus = session.get(Corpus, spec["corpus"])
+        if corpus is not None and corpus.hidden and not _used(session, corpus.id):
+            session.delete(corpus)
+            blobs += corpora.blobs_of(corpus)
     return blobs
+
+
+def _used(session: Session, corpus: str) -> bool:
+    """Whether a job names the corpus."""
+    return session.scalars(select(Job.id).where(Job.spec["corpus"].as_string() == corpus).limit(1)).first() is not None
 
 
 def events(db: Database, id: str, after: int, limit: int = 500) -> list[Event]:

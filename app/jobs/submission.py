@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,8 +46,9 @@ def digest_of(*parts: Any) -> str:
 
 
 def spec_of(
-    asked: TrainJob | LabelJob | EvaluateJob, corpus: Corpus, models: ModelCatalog, settings: Settings
-) -> dict[str, Any]:
+    asked: TrainJob | LabelJob | EvaluateJob, corpus: Corpus, models: ModelCatalog, settings: Settings,
+    hold: Callable[[str], None],
+) -> dict[str, Any]:  # fmt: skip
     """Everything that the workers need to know, fixed at this moment: a retry must not meet another model.
 
     Raises:
@@ -54,8 +56,8 @@ def spec_of(
     """
     common = {"corpus": corpus.id, "corpus_name": corpus.name, "resources": asked.resources}
     if isinstance(asked, TrainJob):
-        return {**common, **_train(asked, models)}
-    model = models.resolve(asked.model).reference()
+        return {**common, **_train(asked, models, hold)}
+    model = models.resolve(asked.model, hold).reference()
     if isinstance(asked, EvaluateJob):
         return {
             **common, "model": model, "split": asked.split, "drop": asked.drop,
@@ -91,12 +93,12 @@ def spec_of(
     }  # fmt: skip
 
 
-def _train(asked: TrainJob, models: ModelCatalog) -> dict[str, Any]:
+def _train(asked: TrainJob, models: ModelCatalog, hold: Callable[[str], None]) -> dict[str, Any]:
     spec = asked.model_dump(exclude={"corpus", "kind", "resources", "webhook", "base"})
     if asked.base is not None:
         from phonechain.model import settings
 
-        base = models.resolve(asked.base)
+        base = models.resolve(asked.base, hold)
         stored = base.header().model
         spec["base"] = base.reference()
         spec["preset"] = stored["preset"] if stored["preset"] in settings.preset_names() else asked.preset
@@ -112,9 +114,10 @@ def _train(asked: TrainJob, models: ModelCatalog) -> dict[str, Any]:
 
 def create(
     db: Database, models: ModelCatalog, settings: Settings, asked: TrainJob | LabelJob | EvaluateJob, key: Key | None,
-    corpus: Corpus | None = None,
+    corpus: Corpus | None, hold: Callable[[str], None],
 ) -> Answer:  # fmt: skip
-    """Add a job, or answer what was answered to its key before. `corpus` came with the request and is new.
+    """Add a job, or answer what was answered to its key before. `corpus` came with the request and is new; `hold` keeps
+    the model's file until the job's row names it.
 
     Raises:
         UnknownCorpus, UnknownModel, KeyReused, InvalidRequest, WebhookRefused, Overloaded.
@@ -125,7 +128,7 @@ def create(
         used = corpus if corpus is not None else corpora.get(session, asked.corpus)
     if asked.webhook is not None:
         webhooks.check(asked.webhook, settings.webhook_private)
-    spec = spec_of(asked, used, models, settings)
+    spec = spec_of(asked, used, models, settings, hold)
     job = Job(id=new_id(), kind=asked.kind, spec=spec, webhook=asked.webhook)
     try:
         with db.write() as session:

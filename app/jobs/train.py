@@ -79,7 +79,8 @@ def run(workspace: Workspace, job: Job) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"model.{job.attempt}.safetensors"
     labeler.save(path)
-    retry_database(_succeed, workspace, job, labeler, path)
+    with references.keeping(workspace) as keeping:
+        retry_database(_succeed, keeping.workspace, job, labeler, path)
     discard(workspace, job.id)
 
 
@@ -148,16 +149,14 @@ def _keep_partial(workspace: Workspace, job: Job, labeler: PhoneLabeler) -> None
             return
         path = folder / f"partial.{job.attempt}.safetensors"
         labeler.save(path)
-        digest = workspace.store.put(path)
+        with references.keeping(workspace) as keeping:
+            result = {
+                "name": job.spec["name"], "version": labeler.version_, "metrics": labeler.metrics_, "partial": True,
+                "blob": keeping.workspace.store.put(path),
+            }  # fmt: skip
+            retry_database(repository.cancelled, workspace.db, job.id, result)
     except (PhonechainError, OSError) as error:  # a full disk, say: the cancel is not held up by it
         log.warning("job %s: what was trained before the cancel is lost: %s", job.id, error)
-        return
-    result = {
-        "name": job.spec["name"], "version": labeler.version_, "blob": digest, "metrics": labeler.metrics_,
-        "partial": True,
-    }  # fmt: skip
-    if not retry_database(repository.cancelled, workspace.db, job.id, result):
-        references.drop(workspace, digest)
 
 
 def split_of(utterances: list[Utterance], spec: dict[str, Any]) -> tuple[list[Utterance], list[Utterance] | None]:

@@ -11,7 +11,7 @@ import re
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -202,8 +202,8 @@ class ModelCatalog:
         self._known[name] = (time.monotonic(), row)
         return row
 
-    def resolve(self, name: str) -> ModelFile:
-        """The file of the model that `name` stands for now, as a job needs it.
+    def resolve(self, name: str, hold: Callable[[str], None]) -> ModelFile:
+        """The file of the model that `name` stands for now, as a job needs it; `hold` is called with its digest.
 
         Raises:
             UnknownModel, StorageFull, DatabaseAway.
@@ -211,10 +211,16 @@ class ModelCatalog:
         with self.workspace.db.read() as session:
             row = repository.find(session, name[:200])
         if row is not None:
-            return ModelFile(row.name, row.version, row.blob, self.workspace.store.local(row.blob))
+            hold(row.blob)
+            try:
+                return ModelFile(row.name, row.version, row.blob, self.workspace.store.local(row.blob))
+            except FileNotFoundError:  # removed in this moment
+                raise repository.unknown(name) from None
         known = self._files.get(name)
+        if known is not None:
+            hold(known.blob)
         if known is None or not known.path.exists():
-            entry, store = self.registry.get(name), self.workspace.store
+            entry, store = self.registry.get(name), self.workspace.claiming(hold).store
             digest = store.put(model_files(self.settings)[entry.name])
             known = self._files[name] = ModelFile(entry.name, entry.version, digest, store.local(digest))
         return known

@@ -12,7 +12,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -32,13 +32,15 @@ class Store:
     Args:
         location: a folder, or an fsspec URL such as `s3://bucket/prefix`.
         cache: a folder of this machine for copies of what lies elsewhere, and for files being written.
+        claim: called with the digest of a blob before it is kept, or found to be there already.
 
     Raises:
         SettingsError: a URL whose protocol is not known or not installed.
     """
 
-    def __init__(self, location: str, cache: Path) -> None:
+    def __init__(self, location: str, cache: Path, claim: Callable[[str], None] | None = None) -> None:
         self.cache = cache
+        self._claim = claim
         self.folder: Path | None = None
         self._remote: Any = None
         if "://" in location and not location.startswith("file://"):
@@ -58,6 +60,8 @@ class Store:
             StorageFull.
         """
         known = hashlib.sha256(source).hexdigest() if isinstance(source, bytes) else _digest_of(source)
+        if self._claim is not None:
+            self._claim(known)
         if self.has(known):  # nothing is written, so that a full disk is no matter
             return known
         with self.writing() as file:
@@ -85,6 +89,8 @@ class Store:
                 raw.flush()
                 os.fsync(raw.fileno())
             file.digest = file.hash.hexdigest()
+            if self._claim is not None:
+                self._claim(file.digest)
             self._keep(temporary, file.digest)
         except OSError as error:
             if full(error):
@@ -148,6 +154,14 @@ class Store:
         with contextlib.suppress(FileNotFoundError):
             self._remote.rm_file(f"{self._prefix}/{_checked(digest)[:2]}/{digest}")
         (self.cache / "blobs" / digest).unlink(missing_ok=True)
+
+    def digests(self) -> Iterator[str]:
+        """Every blob that is kept."""
+        if self.folder is not None:
+            names = (path.name for path in self.folder.glob("??/*"))
+        else:
+            names = (str(path).rpartition("/")[2] for path in self._remote.find(self._prefix))
+        return (name for name in names if _DIGEST.fullmatch(name))
 
 
 class Writing:

@@ -1,40 +1,154 @@
-"""Which blobs are still needed: by corpora, models, jobs, their parts and results, reviews. A blob may serve several."""
+"""Which blobs are still needed, and what happens to the others. A blob may serve several rows.
+
+Two rules keep files and rows together while requests, jobs and services run side by side:
+
+- Who writes a blob holds it (a row in `holds`, written before the blob is kept) until the row that names it is
+  committed: `keeping`. At the end of the block, what no row names is removed, so that a refused request leaves nothing.
+- Who removes a blob asks for rows and holds and removes the file in one transaction, under a lock that holds take too.
+
+What a killed process held expires after `HELD` seconds; `collect` removes what is left over.
+"""
 
 from __future__ import annotations
 
-from sqlalchemy import or_, select
+import asyncio
+import contextlib
+import logging
+import shutil
+import time
+from collections.abc import AsyncIterator, Iterator
 
+from sqlalchemy import delete, or_, select, text
+from sqlalchemy.orm import Session
+
+from phonechain.app.problems.errors import DatabaseAway, StorageFull
 from phonechain.app.reviews.tables import ReviewFile
-from phonechain.app.storage.tables import UNFINISHED, Corpus, Job, ModelVersion, Shard
+from phonechain.app.storage.ids import new_id
+from phonechain.app.storage.tables import UNFINISHED, Corpus, Hold, Job, ModelVersion, Shard
 from phonechain.app.storage.workspace import Workspace
 
+HELD = 6 * 3600.0
+"""Seconds after which the hold of a process that was killed counts no more."""
 
-def needed(workspace: Workspace, digest: str) -> bool:
-    """Whether anything in the database names the blob."""
-    with workspace.db.read() as session:
-        for query in (
-            select(Corpus.id).where(or_(Corpus.location == digest, Corpus.manifest == digest)),
-            select(ModelVersion.name).where(ModelVersion.blob == digest),
-            select(Shard.job).where(Shard.blob == digest),
-            select(ReviewFile.review).where(
-                or_(
-                    ReviewFile.sound == digest,
-                    ReviewFile.annotation == digest,
-                    ReviewFile.playback == digest,
-                    ReviewFile.peaks == digest,
-                    ReviewFile.answer == digest,
-                )
-            ),
-            select(Job.id).where(Job.result["blob"].as_string() == digest),
-        ):
-            if session.scalars(query.limit(1)).first() is not None:
-                return True
-        unfinished = session.scalars(select(Job.spec).where(Job.state.in_(UNFINISHED)))
-        return any(digest == (spec.get(use) or {}).get("blob") for spec in unfinished for use in ("model", "base"))
+log = logging.getLogger(__name__)
+
+REVIEW_BLOBS = (ReviewFile.sound, ReviewFile.annotation, ReviewFile.playback, ReviewFile.peaks, ReviewFile.answer)
+
+
+class Keeping:
+    """The blobs that one request or one part of a job is about to name in rows."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._plain, self._id = workspace, new_id()
+        self._digests: dict[str, None] = {}
+        self.workspace = workspace.claiming(self.hold)
+        """The workspace to write with."""
+
+    def hold(self, digest: str) -> None:
+        """From now on nobody removes the blob. Raises DatabaseAway."""
+        if digest in self._digests:
+            return
+        with self._plain.db.write() as session:
+            _lock(session, self._plain, digest)
+            session.add(Hold(digest=digest, holder=self._id, expires=time.time() + HELD))
+        self._digests[digest] = None
+
+    def release(self) -> None:
+        """Remove what no row names by now. Where the database is away, the holds expire."""
+        try:
+            for digest in self._digests:
+                _remove(self._plain, digest, self._id)
+        except (DatabaseAway, StorageFull) as error:
+            log.warning("files are left to be collected: %s", error)
+        self._digests.clear()
+
+
+@contextlib.contextmanager
+def keeping(workspace: Workspace) -> Iterator[Keeping]:
+    """A block that writes blobs through `keeping.workspace` and commits the rows that name them."""
+    kept = Keeping(workspace)
+    try:
+        yield kept
+    finally:
+        kept.release()
+
+
+@contextlib.asynccontextmanager
+async def keeping_async(workspace: Workspace) -> AsyncIterator[Keeping]:
+    """The same for a route: at its end the database is asked in a thread, also where the client has left."""
+    kept = Keeping(workspace)
+    try:
+        yield kept
+    finally:
+        await asyncio.shield(asyncio.to_thread(kept.release))
+
+
+def needed(session: Session, digest: str) -> bool:
+    """Whether a row names the blob, or somebody holds it who is about to write one."""
+    for query in (
+        select(Hold.digest).where(Hold.digest == digest, Hold.expires > time.time()),
+        select(Corpus.id).where(or_(Corpus.location == digest, Corpus.manifest == digest)),
+        select(Corpus.id).where(Corpus.options["fingerprint"].as_string() == digest),
+        select(ModelVersion.name).where(ModelVersion.blob == digest),
+        select(Shard.job).where(Shard.blob == digest),
+        select(ReviewFile.review).where(or_(*(column == digest for column in REVIEW_BLOBS))),
+        select(Job.id).where(Job.result["blob"].as_string() == digest),
+    ):
+        if session.scalars(query.limit(1)).first() is not None:
+            return True
+    return digest in _of_unfinished(session)
 
 
 def drop(workspace: Workspace, *digests: str) -> None:
-    """Remove the blobs that nothing needs."""
+    """Remove the blobs, and the corpora unpacked from them, that nothing needs."""
     for digest in digests:
-        if not needed(workspace, digest):
+        _remove(workspace, digest, None)
+
+
+def collect(workspace: Workspace) -> int:
+    """Remove every blob and unpacked corpus that nothing needs, and files of jobs that are gone; how many."""
+    with workspace.db.write() as session:
+        session.execute(delete(Hold).where(Hold.expires <= time.time()))
+    folders = (path.name for path in workspace.corpus_folder("x").parent.glob("[0-9a-f]*") if path.is_dir())
+    found = {*workspace.store.digests(), *folders}
+    with workspace.db.read() as session:
+        spare = found - _all_needed(session)
+    return sum(_remove(workspace, digest, None) for digest in sorted(spare))
+
+
+def _all_needed(session: Session) -> set[str]:
+    columns = (
+        Hold.digest, Corpus.location, Corpus.manifest, Corpus.options["fingerprint"].as_string(), ModelVersion.blob,
+        Shard.blob, Job.result["blob"].as_string(), *REVIEW_BLOBS,
+    )  # fmt: skip
+    named = {digest for column in columns for digest in session.scalars(select(column)) if digest}
+    return named | _of_unfinished(session)
+
+
+def _of_unfinished(session: Session) -> set[str]:
+    """The models that jobs still need."""
+    specs = session.scalars(select(Job.spec).where(Job.state.in_(UNFINISHED)))
+    return {(spec.get(use) or {}).get("blob", "") for spec in specs for use in ("model", "base")}
+
+
+def _remove(workspace: Workspace, digest: str, holder: str | None) -> bool:
+    """Remove what nothing needs, the hold of `holder` apart, which ends; whether it was removed."""
+    folder = workspace.corpus_folder(digest)
+    trash = folder.with_name(f".removing-{new_id()}")
+    with workspace.db.write() as session:
+        _lock(session, workspace, digest)
+        if holder is not None:
+            session.execute(delete(Hold).where(Hold.digest == digest, Hold.holder == holder))
+        spare = not needed(session, digest)
+        if spare:  # inside of the transaction: whoever wants to hold the blob waits, and then finds that it is gone
             workspace.store.delete(digest)
+            with contextlib.suppress(FileNotFoundError):
+                folder.rename(trash)
+    shutil.rmtree(trash, ignore_errors=True)
+    return spare
+
+
+def _lock(session: Session, workspace: Workspace, digest: str) -> None:
+    """One transaction at a time for a digest. On SQLite every transaction that writes is alone."""
+    if not workspace.db.sqlite:
+        session.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": int(digest[:15], 16)})

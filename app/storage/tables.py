@@ -74,7 +74,11 @@ class Corpus(Base):
     notices: Mapped[list[dict[str, Any]]] = mapped_column(JSON)
     hidden: Mapped[bool] = mapped_column(Boolean, default=False)
     """Made of files that came with one job: not listed."""
+    owner: Mapped[str] = mapped_column(String(40), default="")
+    """The API key that brought it; empty where no keys were in use."""
     created: Mapped[float] = mapped_column(Double, default=time.time)
+
+    __table_args__ = (Index(None, "owner", "id"),)
 
 
 class ModelVersion(Base):
@@ -116,6 +120,8 @@ class Job(Base):
     kind: Mapped[str] = mapped_column(String(16))
     state: Mapped[str] = mapped_column(String(16), default=QUEUED)
     spec: Mapped[dict[str, Any]] = mapped_column(JSON)
+    owner: Mapped[str] = mapped_column(String(40), default="")
+    """The API key that submitted it; empty where no keys were in use."""
     attempt: Mapped[int] = mapped_column(Integer, default=0)
     submissions: Mapped[int] = mapped_column(Integer, default=0)
     stalls: Mapped[int] = mapped_column(Integer, default=0)
@@ -139,7 +145,9 @@ class Job(Base):
     webhook_next: Mapped[float | None] = mapped_column(Double)
     """When it is to be called next; None where there is nothing left to do."""
 
-    __table_args__ = (Index(None, "state", "id"), Index(None, "kind", "id"), Index(None, "webhook_next"))
+    __table_args__ = (
+        Index(None, "state", "id"), Index(None, "kind", "id"), Index(None, "owner", "id"), Index(None, "webhook_next"),
+    )  # fmt: skip
 
 
 class Event(Base):
@@ -205,3 +213,23 @@ class ApiKey(Base):
     scopes: Mapped[list[str]] = mapped_column(JSON)
     created: Mapped[float] = mapped_column(Double, default=time.time)
     revoked: Mapped[float | None] = mapped_column(Double)
+
+
+class Hold(Base):
+    """A blob that somebody is about to name in a row: until then, or until the hold expires, it is not removed."""
+
+    __tablename__ = "holds"
+
+    digest: Mapped[str] = mapped_column(String(64), primary_key=True)
+    holder: Mapped[str] = mapped_column(String(40), primary_key=True)
+    expires: Mapped[float] = mapped_column(Double)
+
+
+class Lease(Base):
+    """Who does what only one service may do at a time, and until when; the holder renews it."""
+
+    __tablename__ = "leases"
+
+    name: Mapped[str] = mapped_column(String(40), primary_key=True)
+    holder: Mapped[str] = mapped_column(String(200))
+    expires: Mapped[float] = mapped_column(Double)

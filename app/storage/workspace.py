@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -50,9 +50,19 @@ class Workspace:
     def store(self) -> Store:
         return Store(self.blobs, self.root / "cache")
 
+    def claiming(self, claim: Callable[[str], None]) -> Workspace:
+        """The same workspace, whose store calls `claim` with each digest before it keeps the blob."""
+        copy = replace(self)
+        vars(copy)["store"] = Store(self.blobs, self.root / "cache", claim)
+        return copy
+
     @property
     def root(self) -> Path:
         return Path(self.folder)
+
+    def corpus_folder(self, digest: str) -> Path:
+        """Where the files of an archive or a URL lie, unpacked or fetched."""
+        return self.root / "cache" / "corpora" / digest
 
     def run_folder(self, job: str) -> Path:
         """Where a training job keeps its checkpoint."""

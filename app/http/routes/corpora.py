@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
@@ -27,6 +26,7 @@ from phonechain.app.storage import references
 from phonechain.app.storage.archives import Caps
 from phonechain.app.storage.database import Database
 from phonechain.app.storage.ids import timestamp
+from phonechain.app.storage.references import Keeping
 from phonechain.app.storage.tables import UNFINISHED, Corpus, Job
 from phonechain.app.storage.workspace import Workspace
 
@@ -107,34 +107,37 @@ async def create(request: Request, services: ServicesDep, db: DatabaseDep) -> JS
     """A zip or tar of audio and annotations as the body or in a form; a folder or URL of the server as JSON; or a list
     of references, an object with `audio` and `annotation` (and `id`, `speaker`, `split`) a line.
     """
-    workspace, settings = services.workspace, services.settings
+    async with references.keeping_async(services.workspace) as keeping:
+        corpus = await _receive(request, services, keeping)
+        body = await asyncio.to_thread(_add, db, corpus)
+    return JSONResponse(body, 201, {"Location": f"/corpora/{corpus.id}"})
+
+
+async def _receive(request: Request, services: Services, keeping: Keeping) -> Corpus:
+    workspace, settings = keeping.workspace, services.settings
     kind = request.state.media_type
     query = _query(request)
     if kind == "application/json":
         asked = _parse(RegisterCorpus, {**query, **uploads.parse_object(await request.body())})
-        corpus = await asyncio.to_thread(_register, workspace, settings, asked)
-    elif kind in LISTS:
+        return await asyncio.to_thread(_register, keeping, settings, asked)
+    if kind in LISTS:
         options = _parse(CorpusOptions, query)
         digest = await uploads.keep_body(request, workspace, settings.max_upload_bytes)
-        corpus = await asyncio.to_thread(_read_list, workspace, settings, digest, options)
-    elif kind in ARCHIVES:
+        return await asyncio.to_thread(_read_list, workspace, settings, digest, options)
+    if kind in ARCHIVES:
         options = _parse(CorpusOptions, query)
         digest = await uploads.keep_body(request, workspace, settings.max_upload_bytes)
-        corpus = await asyncio.to_thread(_unpack, workspace, settings, digest, options)
-    elif kind == "multipart/form-data":
-        corpus = await _receive_form(request, services, query)
-    else:
-        raise UnsupportedMediaType(
-            f"expected a zip or tar file, application/json, application/jsonl or multipart/form-data, "
-            f"got {kind[:80] or 'none'}",
-            value=kind[:80],
-        )
-    body = await asyncio.to_thread(_add, db, corpus)
-    return JSONResponse(body, 201, {"Location": f"/corpora/{corpus.id}"})
+        return await asyncio.to_thread(_unpack, workspace, settings, digest, options)
+    if kind == "multipart/form-data":
+        return await _receive_form(request, workspace, settings, query)
+    raise UnsupportedMediaType(
+        f"expected a zip or tar file, application/json, application/jsonl or multipart/form-data, "
+        f"got {kind[:80] or 'none'}",
+        value=kind[:80],
+    )
 
 
-async def _receive_form(request: Request, services: Services, query: Mapping[str, Any]) -> Corpus:
-    workspace, settings = services.workspace, services.settings
+async def _receive_form(request: Request, workspace: Workspace, settings: Settings, query: Mapping[str, Any]) -> Corpus:
     async with request.form(max_files=1, max_fields=32, max_part_size=2**16) as form:
         archive = form.get("archive")
         if not isinstance(archive, UploadFile):
@@ -174,39 +177,22 @@ def _options(asked: CorpusOptions) -> dict[str, Any]:
     return asked.model_dump(include=set(CorpusOptions.model_fields) - {"name"})
 
 
-def _register(workspace: Workspace, settings: Settings, asked: RegisterCorpus) -> Corpus:
+def _register(keeping: Keeping, settings: Settings, asked: RegisterCorpus) -> Corpus:
+    workspace = keeping.workspace
     if asked.folder is not None:
         return intake.from_folder(workspace, asked.folder, asked.name, _options(asked), settings.roots)
     assert asked.url is not None
-    return intake.from_url(workspace, asked.url, asked.name, _options(asked), settings.roots)
+    return intake.from_url(workspace, asked.url, asked.name, _options(asked), settings.roots, keeping.hold)
 
 
 def _read_list(workspace: Workspace, settings: Settings, digest: str, asked: CorpusOptions) -> Corpus:
-    try:
-        with workspace.store.local(digest).open("rb") as lines:
-            corpus = intake.from_list(workspace, lines, asked.name, _options(asked), settings.roots)
-    except Exception:
-        references.drop(workspace, digest)
-        raise
-    if digest != corpus.manifest:  # a list may be written just as we write it
-        references.drop(workspace, digest)
-    return corpus
+    with workspace.store.local(digest).open("rb") as lines:
+        return intake.from_list(workspace, lines, asked.name, _options(asked), settings.roots)
 
 
 def _unpack(workspace: Workspace, settings: Settings, digest: str, asked: CorpusOptions) -> Corpus:
     caps = Caps(settings.max_archive_files, settings.max_archive_bytes)
-    try:
-        return intake.from_archive(workspace, digest, asked.name, _options(asked), caps)
-    except Exception:
-        _discard(workspace, digest)
-        raise
-
-
-def _discard(workspace: Workspace, digest: str) -> None:
-    """Forget an archive and its files, unless another corpus has the same."""
-    if not references.needed(workspace, digest):
-        workspace.store.delete(digest)
-        shutil.rmtree(workspace.root / "cache" / "corpora" / digest, ignore_errors=True)
+    return intake.from_archive(workspace, digest, asked.name, _options(asked), caps)
 
 
 def _add(db: Database, corpus: Corpus) -> dict[str, Any]:
@@ -246,8 +232,5 @@ def delete(id: str, services: ServicesDep, db: DatabaseDep) -> Response:
             if spec.get("corpus") == id:
                 raise CorpusInUse(f"job {job}, which has not ended, reads this corpus", value=job)
         session.delete(row)
-        source, location, manifest = row.source, row.location, row.manifest
-    if source == "upload":
-        _discard(services.workspace, location)
-    references.drop(services.workspace, manifest)
+    references.drop(services.workspace, *repository.blobs_of(row))
     return Response(status_code=204)

@@ -22,9 +22,10 @@ from phonechain.app.problems import documents as problems
 from phonechain.app.problems.errors import InvalidRequest, NoResult, SchedulerAway, UnsupportedMediaType
 from phonechain.app.schemas.jobs import FileErrorOut, FileErrorPage, JobOut, JobPage, JobRequest, Kind, State
 from phonechain.app.schemas.problems import refusals
-from phonechain.app.services import Services
+from phonechain.app.settings import Settings
 from phonechain.app.storage import references
 from phonechain.app.storage.tables import TERMINAL, Corpus
+from phonechain.app.storage.workspace import Workspace
 
 router = APIRouter(prefix="/jobs", tags=["jobs"])
 
@@ -69,16 +70,19 @@ async def create(
     ] = None,
 ) -> JSONResponse:  # fmt: skip
     """The answer comes at once; follow `Location`, or the events. Files may come with the request, as a form."""
-    body, corpus, digests = await _receive(request, services)
-    asked = _parse_request(body)
-    if asked.kind == "train":
-        require_scope(request, "train")
-    if (away := services.cluster.away) is not None:  # a job added now would only wait
-        raise SchedulerAway(f"the scheduler does not answer: {away}", retry_after=5)
-    key = None
-    if idempotency_key is not None:
-        key = Key(f"{caller_id(request)} POST /jobs", idempotency_key, submission.digest_of(body, digests))
-    answer = await asyncio.to_thread(submission.create, db, services.models, services.settings, asked, key, corpus)
+    async with references.keeping_async(services.workspace) as keeping:
+        body, corpus, digests = await _receive(request, services.settings, keeping.workspace)
+        asked = _parse_request(body)
+        if asked.kind == "train":
+            require_scope(request, "train")
+        if (away := services.cluster.away) is not None:  # a job added now would only wait
+            raise SchedulerAway(f"the scheduler does not answer: {away}", retry_after=5)
+        key = None
+        if idempotency_key is not None:
+            key = Key(f"{caller_id(request)} POST /jobs", idempotency_key, submission.digest_of(body, digests))
+        answer = await asyncio.to_thread(
+            submission.create, db, services.models, services.settings, asked, key, corpus, keeping.hold
+        )
     services.reconciler.wake.set()
     headers = {"Location": f"/jobs/{answer.body['id']}", "Cache-Control": "no-store"}
     if answer.replayed:
@@ -86,7 +90,9 @@ async def create(
     return JSONResponse(answer.body, 202, headers)
 
 
-async def _receive(request: Request, services: Services) -> tuple[Mapping[str, Any], Corpus | None, list[str]]:
+async def _receive(
+    request: Request, settings: Settings, workspace: Workspace
+) -> tuple[Mapping[str, Any], Corpus | None, list[str]]:
     """(the request, a corpus of the files that came with it, their digests)."""
     kind = request.state.media_type
     if kind == "application/json":
@@ -104,7 +110,7 @@ async def _receive(request: Request, services: Services) -> tuple[Mapping[str, A
         if "corpus" in body:
             raise InvalidRequest("expected a corpus or files, got both", pointer="corpus")
         kept = {"on_bad_segment": "skip"} if body.get("on_bad_segment") == "skip" else {}
-        corpus, digests = await bundle.receive(files, services.settings, services.workspace, kept)
+        corpus, digests = await bundle.receive(files, settings, workspace, kept)
     return {**body, "corpus": corpus.id}, corpus, digests
 
 
@@ -150,7 +156,7 @@ def cancel(id: str, services: ServicesDep, db: DatabaseDep) -> dict[str, Any]:
 
 @router.delete("/{id}", summary="Forget a job that has ended", status_code=204, responses=refusals(404, 409, 422, 503))
 def delete(id: str, services: ServicesDep, db: DatabaseDep) -> Response:
-    """Its row, events, errors and answers. A model that it made stays."""
+    """Its row, events, errors and answers, and the files that came with it. A model that it made stays."""
     references.drop(services.workspace, *repository.delete_job(db, id))
     return Response(status_code=204)
 

@@ -107,31 +107,29 @@ async def upload(
     name: Annotated[str | None, Query(description="Its name here; else the one on its card.", max_length=200)] = None,
 ) -> JSONResponse:  # fmt: skip
     """A `.safetensors` of this program; nothing else is read, and pickles never are."""
-    workspace, limit = services.workspace, services.settings.max_upload_bytes
-    kind = request.state.media_type
-    if kind == "application/octet-stream":
-        digest = await uploads.keep_body(request, workspace, limit)
-    elif kind == "multipart/form-data":
-        async with request.form(max_files=1, max_fields=4, max_part_size=2**16) as form:
-            part = form.get("model")
-            if not isinstance(part, UploadFile):
-                raise InvalidRequest("expected a file in the field model, got none", pointer="model")
-            digest = await uploads.keep_file(part.file, workspace, limit)
-    else:
-        raise UnsupportedMediaType(
-            f"expected application/octet-stream or multipart/form-data, got {kind[:80] or 'none'}", value=kind[:80]
-        )
-    row = await asyncio.to_thread(_store, workspace, digest, name)
+    limit = services.settings.max_upload_bytes
+    async with references.keeping_async(services.workspace) as keeping:
+        digest = await _receive(request, keeping.workspace, limit)
+        path = await asyncio.to_thread(keeping.workspace.store.local, digest)
+        row = await asyncio.to_thread(repository.store_upload, keeping.workspace, path, name)
     services.models.forget()
     return JSONResponse(_detail(row), 201, {"Location": f"/models/{row.name}@{row.version}"})
 
 
-def _store(workspace: Workspace, digest: str, name: str | None) -> ModelVersion:
-    try:
-        return repository.store_upload(workspace, workspace.store.local(digest), name)
-    except Exception:
-        references.drop(workspace, digest)
-        raise
+async def _receive(request: Request, workspace: Workspace, limit: int) -> str:
+    """The digest of the model file that came."""
+    kind = request.state.media_type
+    if kind == "application/octet-stream":
+        return await uploads.keep_body(request, workspace, limit)
+    if kind == "multipart/form-data":
+        async with request.form(max_files=1, max_fields=4, max_part_size=2**16) as form:
+            part = form.get("model")
+            if not isinstance(part, UploadFile):
+                raise InvalidRequest("expected a file in the field model, got none", pointer="model")
+            return await uploads.keep_file(part.file, workspace, limit)
+    raise UnsupportedMediaType(
+        f"expected application/octet-stream or multipart/form-data, got {kind[:80] or 'none'}", value=kind[:80]
+    )
 
 
 @router.delete("/{name}", summary="Forget a version", status_code=204, responses=refusals(404, 409, 422, 503))

@@ -169,12 +169,11 @@ async def add_file(
         reviews.get(id)
 
     await asyncio.to_thread(known)
-    kept: list[str] = []
-    try:
+    async with references.keeping_async(workspace) as keeping:
+        workspace = keeping.workspace
         async with request.form(max_files=4, max_fields=16, max_part_size=2**16) as form:
             audio, segments, options = _parts(form)
             sound = await uploads.keep_file(audio.file, workspace, settings.max_upload_bytes)
-            kept.append(sound)
             annotation = await segments.read()
             names = [(n or "file").replace("\0", "") for n in (audio.filename, segments.filename)]
         entry = await models.get(options.model)
@@ -196,7 +195,6 @@ async def add_file(
             )
             metrics.audio.inc(ready.duration)
             playback = await batcher.in_pool(intake.keep_playback, workspace, path, options.channel)
-            kept += [playback.sound, playback.peaks]
             scored = await batcher.label(
                 entry,
                 ready.inputs,
@@ -210,16 +208,15 @@ async def add_file(
 
         def added() -> dict[str, Any]:
             document = intake.answer_document(ready, scored.labelled, entry.labeler.labels_)
-            kept.extend((workspace.store.put(annotation), intake.keep_answer(workspace, document)))
             row = ReviewFile(
                 name=names[0],
                 annotation_name=names[1],
                 speaker=options.speaker,
                 sound=sound,
-                annotation=kept[-2],
+                annotation=workspace.store.put(annotation),
                 playback=playback.sound,
                 peaks=playback.peaks,
-                answer=kept[-1],
+                answer=intake.keep_answer(workspace, document),
                 format=read.format,
                 tier=ready.tier.name,
                 tier_index=next(i for i, tier in enumerate(ready.annotation.tiers) if tier is ready.tier),
@@ -232,9 +229,6 @@ async def add_file(
             return documents.file_document(reviews.add_file(id, row))
 
         body = await asyncio.to_thread(added)
-    except BaseException:
-        await asyncio.to_thread(references.drop, workspace, *kept)
-        raise
     return JSONResponse(body, 201, {"Location": f"/reviews/{id}/files/{body['number']}"})
 
 
