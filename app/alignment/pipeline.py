@@ -9,7 +9,7 @@ from typing import Literal
 from phonechain.app.alignment.transcripts import Pronouncer
 from phonechain.features import annotation as notation
 from phonechain.features.annotation import Annotation
-from phonechain.features.annotation.base import ANSWER, POSTERIOR, Tier, blank
+from phonechain.features.annotation.base import ANSWER, POSTERIOR, Tier
 from phonechain.features.annotation.encoding import decode as decode_text
 from phonechain.features.annotation.tiers import is_phone_tier
 from phonechain.features.audio.reader import Audio, decode
@@ -95,7 +95,7 @@ def choose_tier(source: Annotation, aligner: PhoneAligner, name: str | None) -> 
     """The tier that is asked for; else one of phones that the model knows; else one of words."""
     if name is not None:
         return notation.choose_tier(source, name)
-    tiers = [t for t in source.tiers if any(not blank(s.label) for s in t.entries)]
+    tiers = [t for t in source.tiers if t.labelled()]
     for t in tiers:
         if is_phone_tier(t.name) and holds_phones(aligner, t):
             return t, ()

@@ -208,7 +208,7 @@ def compare_labels(known: LabelSet, annotation: Annotation, tier: Tier) -> tuple
         WordTier: the tier holds words, and the annotation has a tier that looks like phones.
     """
     segments = notation.tier_segments(tier)
-    comparison = known.compare(s.label for s in segments)
+    comparison = known.compare([s.label for s in segments])
     found = sum(comparison.known.values())
     if 2 * found >= sum(1 for s in segments if s.label) or not looks_like_words(segments):
         return comparison, comparison.notices()
@@ -273,7 +273,7 @@ def label_sequences(
     known = labeler.label_set_
     ready = [None] * len(items) if comparisons is None else comparisons
     how = [
-        known.compare(s.label for s in own) if comparison is None else comparison
+        known.compare([s.label for s in own]) if comparison is None else comparison
         for (_, own, _), comparison in zip(items, ready, strict=True)
     ]
     inputs: list[Inputs] = []

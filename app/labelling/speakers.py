@@ -17,7 +17,7 @@ from phonechain.app.labelling import conversion, pipeline
 from phonechain.app.labelling.pipeline import Prepared
 from phonechain.features import annotation as notation
 from phonechain.features.annotation import Annotation, Tier
-from phonechain.features.annotation.base import blank, is_derived, nfc, shown
+from phonechain.features.annotation.base import is_derived, nfc, shown
 from phonechain.features.annotation.tiers import is_phone_tier
 from phonechain.features.audio import reader as sound
 from phonechain.features.audio.raw import RawFormat
@@ -43,7 +43,7 @@ def phone_tiers(annotation: Annotation) -> list[Tier]:
         if tier.kind == "interval"
         and not is_derived(tier.name)
         and (is_phone_tier(tier.name) or _LEADING.match(nfc(tier.name).strip()))
-        and any(not blank(s.label) for s in tier.entries)
+        and tier.labelled()
     ]
     if not found:
         raise NoSegments(

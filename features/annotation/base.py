@@ -55,6 +55,10 @@ class Tier:
     entries: list[Segment] = field(default_factory=list)
     lines: list[int] = field(default_factory=list, compare=False, repr=False)
 
+    def labelled(self) -> list[Segment]:
+        """The entries with something other than blanks as a label."""
+        return [s for s in self.entries if s.label and not s.label.isspace()]
+
 
 @dataclass(slots=True)
 class Annotation:

@@ -16,7 +16,6 @@ from phonechain.features.annotation.base import (
     Annotation,
     Format,
     Tier,
-    blank,
     is_derived,
     nfc,
     shown,
@@ -56,7 +55,7 @@ def choose_tier(annotation: Annotation, tier: str | None = None) -> tuple[Tier, 
     if tier is not None:
         return _named(annotation, tier)
     candidates = [t for t in annotation.tiers if t.kind == "interval" and not is_derived(t.name)]
-    filled = [t for t in candidates if len(t.entries) > 1 or any(not blank(s.label) for s in t.entries)]
+    filled = [t for t in candidates if len(t.entries) > 1 or t.labelled()]
     candidates = filled or [t for t in candidates if t.entries] or candidates
     if not candidates:
         raise NoSegments(f"expected a tier of intervals, got {listed(annotation)}", pointer="tiers")
@@ -93,7 +92,7 @@ def is_phone_tier(name: str) -> bool:
 
 def short_intervals(tier: Tier) -> int:
     """Labelled intervals of at most SHORT seconds."""
-    return sum(0 < s.end - s.start <= SHORT and not blank(s.label) for s in tier.entries)
+    return sum(0 < s.end - s.start <= SHORT for s in tier.labelled())
 
 
 def _fitness(tier: Tier) -> tuple[int, int]:

@@ -38,6 +38,7 @@ def test_classify(trips: dict[str, dict[str, dict[str, int]]]) -> None:
     assert len(own(trip["files"])) <= 8, sorted(own(trip["files"]))
     moves = {move: count for move, count in trip["moves"].items() if move.count("app/") == 2}
     assert sum(moves.values()) <= 40, moves
+    assert sum(trip["moves"].values()) <= 160, trip["moves"]
 
 
 def test_a_jobs_creation(trips: dict[str, dict[str, dict[str, int]]]) -> None:
