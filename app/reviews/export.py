@@ -10,7 +10,7 @@ from phonechain.app.labelling import conversion
 from phonechain.app.reviews.edits import ReviewSegment
 from phonechain.app.reviews.tables import ReviewFile
 from phonechain.features import annotation as notation
-from phonechain.features.annotation import Annotation, Tier, textgrid_edit, tier_segments, timit
+from phonechain.features.annotation import Annotation, Tier, eaf_edit, textgrid_edit, tier_segments, timit
 from phonechain.features.annotation.base import name_stem
 from phonechain.features.errors import Notice
 from phonechain.features.segments import Segment
@@ -35,8 +35,8 @@ class Export:
 def export(file: ReviewFile, source: bytes, segments: Sequence[ReviewSegment], format: str | None = None) -> Export:
     """The annotation `source` of a file with the segments of the review, in its own format or in `format`.
 
-    Without a change the bytes are those that came. In a TextGrid only the tier under review is written anew; files of
-    other formats are written as a whole, in the encoding and with the line ends that they had.
+    Without a change the bytes are those that came. In a TextGrid and in an ELAN file only the tier under review is written
+    anew; files of other formats are written as a whole, in the encoding and with the line ends that they had.
 
     Raises:
         AnnotationError: the format cannot hold the labels.
@@ -56,6 +56,10 @@ def export(file: ReviewFile, source: bytes, segments: Sequence[ReviewSegment], f
     changed = replace(annotation, tiers=tiers)
     if to == annotation.format and to in ("textgrid", "textgrid-short"):
         edited = textgrid_edit.replace_tier(source, file.tier_index, wanted)
+        if edited is not None:
+            return Export(edited, media_type)
+    if to == annotation.format == "eaf":
+        edited = eaf_edit.edit_tier(source, file.tier_index, [(s.id, s.start, s.end, s.label) for s in segments])
         if edited is not None:
             return Export(edited, media_type)
     data = conversion.render(changed, to, rate=file.original_rate, recording=name_stem(file.name))

@@ -36,7 +36,7 @@ def parse(source: Source) -> Annotation:
     slots = document.slots
     interpolated = _interpolate(document) if None in slots.values() else 0
     inherited = _inherit(document) if any(document.referring) else {}
-    origin = _origin(document)
+    origin = time_origin(document)
     tiers, lost = [], 0
     for title, aligned, referring in zip(document.titles, document.aligned, document.referring, strict=True):
         placed = _placed(aligned, slots, origin)
@@ -72,7 +72,7 @@ def _placed(aligned: list[Aligned], slots: dict[str, float | None], origin: floa
         return _placed(known, slots, origin)
 
 
-def _origin(document: Document) -> float:
+def time_origin(document: Document) -> float:
     """The time in the recording, ms, at which the time line begins: of the sound, if several media are linked."""
     sound = [m for m in document.media if m[0].startswith("audio")] or document.media
     return number(sound[0][1], sound[0][2], "a TIME_ORIGIN", 1000) if sound else 0.0

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import soundfile
 
+from phonechain.app.labelling.conversion import convert
 from phonechain.features.annotation import choose_tier, read, tier_segments
 from tests.app.conftest import AUDIO, LAB, TEXTGRID, Client
 
@@ -135,6 +136,21 @@ def test_a_label_file_comes_back_as_one(client: Client) -> None:
     assert [line.split()[2] for a, line in zip(old, new, strict=True) if a != line] == ["X"]
     other = read(download(client, id, format="textgrid"))
     assert other.format == "textgrid"
+
+
+def test_an_elan_file_keeps_what_only_elan_knows(client: Client) -> None:
+    source = convert(read(TEXTGRID), "eaf").data.replace(
+        b'<HEADER MEDIA_FILE="" TIME_UNITS="milliseconds"/>',
+        b'<HEADER MEDIA_FILE="" TIME_UNITS="milliseconds"><PROPERTY NAME="mine">kept</PROPERTY></HEADER>',
+    )
+    id = begin(client, source, "a.eaf")
+    operate(
+        client, id, 0, {"op": "label", "file": 0, "segment": 1, "label": "NG"}, {"op": "merge", "file": 0, "segment": 3}
+    )
+    out = download(client, id)
+    assert b'<PROPERTY NAME="mine">kept</PROPERTY>' in out
+    back = tier_segments(choose_tier(read(out))[0])
+    assert [(s.start, s.end, s.label) for s in back] == [tuple(r[1:4]) for r in rows(client, id)]
 
 
 def test_undo_and_redo(client: Client, review: str) -> None:
