@@ -52,14 +52,10 @@ def edit_tier(data: bytes, index: int, rows: Sequence[Row]) -> bytes | None:
     for number, start, end, label in rows:
         if number >= len(known):
             made[number] = _make(names.next(), slots.at(start), slots.at(end), label or "")
+    nodes = {**dict(enumerate(known)), **made}
     for place, (number, *_) in enumerate(rows):
         if number in made:
-            before = rows[place - 1][0] if place else None
-            here = (
-                0
-                if before is None
-                else list(tier).index(made.get(before, known[before] if before < len(known) else tier)) + 1
-            )
+            here = list(tier).index(nodes[rows[place - 1][0]]) + 1 if place else 0
             tier.insert(here, made[number])
     for number in gone:
         start, end = slots.times(known[number])
@@ -67,7 +63,7 @@ def edit_tier(data: bytes, index: int, rows: Sequence[Row]) -> bytes | None:
         heir = next((n for n, low, high, _ in rows if low <= middle <= high), None)
         if heir is None:
             return None
-        _point_to(root, _id(known[number]), _id(made[heir] if heir in made else known[heir]))
+        _point_to(root, _id(known[number]), _id(nodes[heir]))
         tier.remove(known[number])
     names.finish()
     out: bytes = ElementTree.tostring(root, encoding="UTF-8", xml_declaration=True)

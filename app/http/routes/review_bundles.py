@@ -28,7 +28,7 @@ router = APIRouter(prefix="/reviews", tags=["reviews"])
     summary="Every annotation with the corrections",
     responses=refusals(404, 422, 503) | {200: {"content": {"application/zip": {}}}},
 )
-async def annotations(id: str, reviews: ReviewsDep) -> Response:
+async def archive(id: str, reviews: ReviewsDep) -> Response:
     """A zip, each file in the format in which it came, in a folder of its speaker where one is known."""
 
     def write() -> tuple[bytes, str]:
@@ -56,7 +56,8 @@ async def corpus(id: str, reviews: ReviewsDep, services: ServicesDep, db: Databa
         with workspace.store.writing() as out:
             files = write_zip(reviews, id, out, sound=True)  # type: ignore[arg-type]
         tiers = {file.tier for file in files}
-        asked = CorpusOptions(name=reviews.get(id)[0].name, tier=tiers.pop() if len(tiers) == 1 else None)
+        tier = tiers.pop() if len(tiers) == 1 else None
+        asked = CorpusOptions.model_validate({"name": reviews.get(id)[0].name, "tier": tier})
         options = asked.model_dump(include=set(CorpusOptions.model_fields) - {"name"})
         caps = Caps(settings.max_archive_files, settings.max_archive_bytes)
         try:
