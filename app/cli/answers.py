@@ -53,6 +53,7 @@ def to_json(
         sequences=len(ready.starts) + 1,
         comparison=ready.comparison,
         entropy=entropy,
+        normalised=ready.normalised,
     )
 
 

@@ -25,6 +25,7 @@ def evaluate(
     table: options.SpeakerTable = None,
     drop: options.Drop = None,
     decode: options.Decode = "posterior",
+    normalise: options.Normalise = None,
     map_: options.LabelMap = None,
     fix: options.Fix = False,
     confusions: Annotated[
@@ -51,7 +52,15 @@ def evaluate(
     with common.bars() as bars:
         read = corpora.read_corpus(corpus, bars, tier=tier, layout=layout, table=table, fix=fix)
         chosen, utterances = _choose_split(read, split)
-        scored = score(labeler, utterances, drop=drop or (), mapping=mapping, decode=decoding, progress=bars.progress)
+        scored = score(
+            labeler,
+            utterances,
+            drop=drop or (),
+            mapping=mapping,
+            decode=decoding,
+            normalise=normalise,
+            progress=bars.progress,
+        )
     found = scored.summarise()
     common.warn(scored.comparison.notices())
     title = f"{labeler.card_.get('name') or model} ({labeler.version_}) on {corpus.resolve().name}, {chosen or 'all'}"

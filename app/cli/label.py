@@ -46,6 +46,7 @@ def label(
         int, typer.Option("--n-best", "-n", help="Number of labels to list per segment.", min=1, max=1000)
     ] = 1,
     decode: options.Decode = "posterior",
+    normalise: options.Normalise = None,
     entropy: Annotated[
         bool, typer.Option("--entropy", help="Show the entropy of each segment's posterior, in nats (table and JSON).")
     ] = False,
@@ -108,7 +109,7 @@ def label(
     if audio.is_dir():
         if segments is not None:
             raise SettingsError(f"SEGMENTS ({segments}) cannot be given with a folder: they lie beside its recordings")
-        label_folder(audio, out, model, format, checked, doubtful, table, entropy=entropy)
+        label_folder(audio, out, model, format, checked, doubtful, table, entropy=entropy, normalise=normalise)
         return
     common.check_file(audio, "a sound file")
     if segments is None:
@@ -118,9 +119,9 @@ def label(
     form = _output_format(format, out)
     labeler = common.load_model(model)
     if all_speakers:
-        labelled_tiers = label_all_speakers(labeler, audio, segments, **checked)
+        labelled_tiers = label_all_speakers(labeler, audio, segments, normalise=normalise, **checked)
     else:
-        labelled_tiers = [label_files(labeler, audio, segments, **checked)]
+        labelled_tiers = [label_files(labeler, audio, segments, normalise=normalise, **checked)]
     common.warn(dict.fromkeys(notice for ready, _ in labelled_tiers for notice in ready.notices))
     answers.write(labeler, model, labelled_tiers, form, out, all_speakers=all_speakers, entropy=entropy)
     if plot is not None:
@@ -160,6 +161,7 @@ def label_files(
     *,
     n_best: int,
     decode: Any,
+    normalise: str | None = None,
     mapping: Any = None,
     utterance: str | None = None,
     shift: Any = 0.0,
@@ -177,7 +179,9 @@ def label_files(
         n_best=n_best,
         decode=decode,
         comparisons=[ready.comparison],
+        normalise=normalise,
     )
+    ready.normalised = labeler.normalisation(normalise)
     return ready, labelled
 
 

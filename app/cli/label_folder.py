@@ -48,6 +48,7 @@ def label_folder(
     table: Path | None,
     *,
     entropy: bool = False,
+    normalise: str | None = None,
 ) -> None:
     """Label every pair below `root`, and write the answers to the same tree below `out`.
 
@@ -84,10 +85,12 @@ def label_folder(
                 [(one.ready.inputs, one.ready.segments, one.ready.starts) for one in work],
                 comparisons=[one.ready.comparison for one in work],
                 groups=[speakers.setdefault(one.pair.speaker or f"\0{n}", len(speakers)) for n, one in enumerate(work)],
+                normalise=normalise,
                 **decoding,
             )
             for one, labelled in zip(work, batch, strict=True):
                 file = one.pair.file
+                one.ready.normalised = labeler.normalisation(normalise, known_speakers=True)
                 try:
                     if out is not None:
                         data = answers.render(labeler, model, one.ready, labelled, one.format, entropy=entropy)

@@ -37,6 +37,14 @@ Raw = Annotated[
         "--raw", help="Sound without a header: sample rate, encoding, channels.", metavar="RATE,FORMAT,CHANNELS"
     ),
 ]
+Normalise = Annotated[
+    str | None,
+    typer.Option(
+        help="Normalise features over the recording, the speaker (of a folder), or the model's training set alone, which "
+        "makes no answer depend on distant sound. Default: the most that the model was trained for.",
+        metavar="recording|speaker|model",
+    ),
+]
 Decode = Annotated[
     str,
     typer.Option(help="posterior: the most probable label of each segment; viterbi: the most probable sequence."),

@@ -96,6 +96,7 @@ def _label(job: Job, lines: Sequence[Line], files: Files, model: PhoneLabeler, s
             [(prepared.inputs, prepared.segments, prepared.starts) for _, prepared in ready],
             n_best=options["n_best"],
             decode=options["decode"],
+            normalise=options.get("normalise"),
             comparisons=[prepared.comparison for _, prepared in ready],
             groups=[speakers.setdefault(line.speaker or f"\0{line.id}", len(speakers)) for line, _ in ready],
         )

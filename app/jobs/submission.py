@@ -76,6 +76,7 @@ def spec_of(
         "channel": asked.channel,
         "n_best": asked.n_best,
         "decode": asked.decode,
+        "normalise": asked.normalise,
         "fix": asked.fix or bool(corpus.options.get("fix")),
         "on_bad_segment": asked.on_bad_segment or corpus.options.get("on_bad_segment") or "refuse",
         "gaps": asked.gaps,

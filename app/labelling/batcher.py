@@ -44,6 +44,7 @@ class _Item:
     since: float
     starts: Sequence[int] = ()
     comparison: LabelComparison | None = None
+    normalise: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,15 +139,16 @@ class Batcher:
         decode: Decoding,
         starts: Sequence[int] = (),
         comparison: LabelComparison | None = None,
+        normalise: str | None = None,
     ) -> Scored:
         """Label one utterance, in a batch with whatever else waits for the same model.
 
         At each place in `starts` a new sequence begins, over whose start the chain does not run; `comparison` says how the
-        given labels are compared.
+        given labels are compared, `normalise` over what features are normalised.
         """
         answer: asyncio.Future[Scored] = asyncio.get_running_loop().create_future()
         self._waiting.append(
-            _Item(entry, inputs, segments, n_best, decode, answer, time.perf_counter(), starts, comparison)
+            _Item(entry, inputs, segments, n_best, decode, answer, time.perf_counter(), starts, comparison, normalise)
         )
         self._wake.set()
         return await answer
@@ -176,7 +178,9 @@ class Batcher:
         for item in self._waiting:
             if item.answer.done():  # its client has gone
                 continue
-            alike = not batch or (item.entry is batch[0].entry and item.decode == batch[0].decode)
+            alike = not batch or (item.entry, item.decode, item.normalise) == (
+                batch[0].entry, batch[0].decode, batch[0].normalise,
+            )  # fmt: skip
             if alike and (not batch or total + len(item.segments) <= self.settings.batch_segments):
                 batch.append(item)
                 total += len(item.segments)
@@ -197,6 +201,7 @@ def _label_batch(batch: Sequence[_Item]) -> list[Scored | Exception]:
             n_best=max(item.n_best for item in batch),
             decode=first.decode,
             comparisons=[item.comparison for item in batch],
+            normalise=first.normalise,
         )
     except Exception as error:
         if len(batch) == 1:

@@ -38,6 +38,7 @@ from phonechain.features.segments import ROUNDING, OnBadSegment, Segment, prepar
 if TYPE_CHECKING:
     from phonechain.model.answers import LabelledSegment
     from phonechain.model.labeler import Decoding, PhoneLabeler
+    from phonechain.model.learning.normaliser import Mode
 
 LISTED = "json"
 """The format name of segments that came as a plain list."""
@@ -96,6 +97,8 @@ class Prepared:
     gaps: Gaps = Gaps()
     rate: int | None = None
     """Samples a second of the recording."""
+    normalised: Mode | None = None
+    """Over what the features were normalised when it was labelled."""
     recording: str | None = None
     """Its name, where one is known."""
     comparison: LabelComparison | None = None

@@ -61,6 +61,7 @@ def label_speakers(
     known: LabelSet,
     n_best: int = 1,
     decode: Decoding = "posterior",
+    normalise: str | None = None,
     channel: Any = "mix",
     max_seconds: float = 3600.0,
     raw: RawFormat | None = None,
@@ -92,7 +93,10 @@ def label_speakers(
         n_best=n_best,
         decode=decode,
         comparisons=[one.comparison for one in ready],
+        normalise=normalise,
     )
+    for one in ready:
+        one.normalised = labeler.normalisation(normalise)
     return list(zip(ready, answers, strict=True))
 
 

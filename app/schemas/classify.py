@@ -108,6 +108,12 @@ class ClassifyOptions(BaseModel):
         "posterior",
         description="`posterior`: the likeliest label of each segment; `viterbi`: the likeliest sequence of labels.",
     )
+    normalise: Literal["model", "recording"] | None = Field(
+        None,
+        description="Over what sound features are normalised: `recording`, this one's, or `model`, the training set's "
+        "alone, so that no answer depends on what else is in the recording; left out, the first where the model was "
+        "trained for it. The answer says which it was.",
+    )
     fix: bool = Field(
         False,
         description="Drop segments of zero length, sort the others and remove overlaps of up to 10 ms; each repair is a "
@@ -280,6 +286,9 @@ class ClassifyAnswer(BaseModel):
         None, description="The tier that the segments came from; null where the request listed them."
     )
     segments: list[LabelledSegmentOut]
+    normalised: Literal["model", "recording", "speaker"] | None = Field(
+        None, description="Over what sound the features were normalised."
+    )
     folding: FoldingOut | None = Field(None, description="There only where the request gave labels.")
     gaps: GapsOut
     warnings: list[NoticeOut]
@@ -303,6 +312,7 @@ def answer(
     sequences: int,
     comparison: LabelComparison | None = None,
     entropy: bool = False,
+    normalised: str | None = None,
     timing: dict[str, float] | None = None,
 ) -> dict[str, Any]:
     """A `ClassifyAnswer` as plain data. `labelled` are the model's LabelledSegment, and Skipped.
@@ -314,6 +324,7 @@ def answer(
         "duration": round(duration, 6),
         "tier": tier,
         "segments": [_segment(segment, entropy) for segment in labelled],
+        **({} if normalised is None else {"normalised": normalised}),
         **folding(comparison),
         "gaps": gaps_done(gaps, sequences),
         "warnings": [notice.as_dict() for notice in notices],

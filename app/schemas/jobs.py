@@ -81,6 +81,11 @@ class LabelJob(_Asked):
     )
     n_best: int = Field(1, ge=1, le=1000, description="How many labels to list for each segment.")
     decode: Literal["posterior", "viterbi"] = "posterior"
+    normalise: Literal["model", "recording", "speaker"] | None = Field(
+        None,
+        description="Over what sound features are normalised: each speaker's recordings, each recording, or the training "
+        "set alone; left out, the first of these that the model was trained for.",
+    )
     fix: bool = Field(False, description="Sort the segments and remove overlaps of up to 10 ms.")
     on_bad_segment: Literal["refuse", "skip"] | None = Field(
         None,

@@ -244,6 +244,7 @@ def score(
     drop: Collection[str] = (),
     mapping: Mapping[str, str | None] | None = None,
     decode: Decoding = "posterior",
+    normalise: str | None = None,
     progress: Callable[[Progress], None] | None = None,
     stop: Callable[[], bool] | None = None,
 ) -> Scored:
@@ -256,6 +257,8 @@ def score(
     Args:
         mapping: true label -> label of the model, None for "not scored", where no folding finds it.
         decode: which answer is scored; see PhoneLabeler.label.
+        normalise: "recording" for lone recordings, "speaker" with all of a speaker's, "model"; by default the most that the
+            model was trained for.
         stop: asked before each batch; True ends with what is scored by then.
 
     Raises:
@@ -282,7 +285,7 @@ def score(
         kept = [[n for n, s in enumerate(items[i].segments) if s.label not in drop] for i in batch]
         groups = np.unique([_speaker(items[i], i) for i in batch], return_inverse=True)[1].tolist()
         inputs = [items[i].inputs.select(k) for i, k in zip(batch, kept, strict=True)]
-        posteriors, best = labeler.posteriors(inputs, viterbi=decode == "viterbi", groups=groups)
+        posteriors, best = labeler.posteriors(inputs, viterbi=decode == "viterbi", groups=groups, normalise=normalise)
         for i, k, p, guess in zip(batch, kept, posteriors, best, strict=True):
             labels = [items[i].segments[n].label for n in k]
             scored = [n for n, label in enumerate(labels) if label is not None and label not in comparison.unscored]

@@ -245,7 +245,7 @@ class Oracle:
         self.batches: list[list[int]] = []
         self.lengths: list[int] = []
 
-    def posteriors(self, items, *, viterbi=False, groups=None):
+    def posteriors(self, items, *, viterbi=False, groups=None, normalise=None):
         self.batches.append(list(groups))
         self.lengths += [len(i) for i in items]
         p = [np.tile(np.array([0.7, 0.2, 0.1], np.float32), (len(i), 1)) for i in items]

@@ -72,7 +72,9 @@ async def classify(request: Request, services: ServicesDep) -> Response:
         begun = time.perf_counter()
         asked = await batcher.in_pool(parse_request, upload, request.query_params, settings)
         entry = await services.models.get(asked.options.model)
+        normalised = entry.labeler.normalisation(asked.options.normalise)
         ready = await batcher.in_pool(prepare, asked, entry, settings)
+        ready.normalised = normalised
         spent = time.perf_counter() - begun
         metrics.audio.inc(ready.duration)
         scored = await batcher.label(
@@ -83,6 +85,7 @@ async def classify(request: Request, services: ServicesDep) -> Response:
             decode=asked.options.decode,
             starts=ready.starts,
             comparison=ready.comparison,
+            normalise=normalised,
         )
         metrics.segments.inc(len(scored.labelled))
         return await batcher.in_pool(render, asked, entry, ready, scored, begun, spent)
@@ -251,6 +254,7 @@ def render(asked: Asked, entry: Entry, ready: Prepared, scored: Scored, begun: f
         sequences=len(ready.starts) + 1,
         comparison=ready.comparison,
         entropy=asked.options.entropy,
+        normalised=ready.normalised,
         timing={
             "features": spent,
             "queue": scored.queue,

@@ -37,7 +37,8 @@ def test_every_pair_in_its_own_format_and_place(tmp_path: Path, capfd: pytest.Ca
     put(root / "amy", "b", "htk")
     put(root / "bob", "c", "timit")
     put(root / "bob", "d", "eaf")
-    assert main(["label", str(root), "--out", str(out)]) == 0
+    # each by itself, as a lone file is: by default a folder's recordings are normalised by speaker
+    assert main(["label", str(root), "--out", str(out), "--normalise", "recording"]) == 0
     assert names(out) == ["amy/a.TextGrid", "amy/b.lab", "bob/c.phn", "bob/d.eaf"]
     assert f"labelled {4 * COUNT} segments of 4 recordings to {out}" in capfd.readouterr().err
     assert main(["label", str(samples.AUDIO), str(samples.SEGMENTS), "--out", str(tmp_path / "one.TextGrid")]) == 0
