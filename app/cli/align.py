@@ -113,7 +113,7 @@ def recognize(
 ) -> None:
     """Find phones without a transcript (experimental).
 
-    `phonechain models` prints the error rate of the model.
+    About half of the phones are wrong on learners' speech; `phonechain models english-alignment` prints the card.
     """
     wanted = wanted_format(format, out)
     common.check_output(out)

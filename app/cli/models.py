@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from phonechain.app.cli import common, options
+from phonechain.model import ALIGNMENT
 
 
 def models(
@@ -17,7 +18,7 @@ def models(
     as_json: options.Json = False,
 ) -> None:
     """List the shipped models, or print a model's card."""
-    card: dict[str, Any] = dict(common.load_model(model if model is not None else common.DEFAULT).card_)
+    card = _card(model if model is not None else common.DEFAULT)
     if as_json:
         typer.echo(
             json.dumps(card if model is not None else [{"file": common.DEFAULT, **card}], ensure_ascii=False, indent=2)
@@ -29,6 +30,7 @@ def models(
             common.DEFAULT, card["version"], str(len(card["labels"])), str(card["parameters"]), card["description"]
         )
         common.console().print(table)
+        typer.echo(f"for phonechain align: {ALIGNMENT} (phonechain models {ALIGNMENT} prints its card)")
         return
     table = common.table("", "")
     table.show_header = False
@@ -36,6 +38,17 @@ def models(
         if value not in ("", None, [], {}):
             table.add_row(key, _text(value))
     common.console().print(table)
+
+
+def _card(model: str) -> dict[str, Any]:
+    """The card of a model of either kind. Raises ModelFileError."""
+    from phonechain.model.files import modelfile
+    from phonechain.model.segmental.aligner import KIND, PhoneAligner
+
+    path = common.model_path(model)
+    if modelfile.read(path)[1].model.get("kind") == KIND:
+        return PhoneAligner.load(path).card_
+    return dict(common.load_model(model).card_)
 
 
 def _text(value: Any) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -345,6 +346,17 @@ class PhoneAligner:
         return out
 
     # ---------------------------------------------------------------------------------------------- the model file
+
+    @property
+    def card_(self) -> dict[str, Any]:
+        """What a person should know before using the model, JSON-serialisable."""
+        card, origin = self.card, self.provenance_
+        return {
+            "name": card.name, "version": self.version_, "description": card.description, "labels": self.labels_,
+            "licence": card.licence, "data": card.data, "limits": card.limits, "metrics": self.metrics_,
+            "created": origin.created, "command": origin.command, "seed": origin.seed, "corpus": origin.corpus,
+            "parameters": sum(p.numel() for p in self._ready().parameters()),
+        }  # fmt: skip
 
     def save(self, path: str | Path) -> PhoneAligner:
         """Write the model file, whole or not at all."""

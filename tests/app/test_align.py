@@ -132,6 +132,15 @@ def test_recognition(capsys):
     assert len(json.loads(out)["segments"]) > 10
 
 
+def test_the_card_of_the_model(capsys):
+    code, out, err = run(capsys, "models", "english-alignment", "--json")
+    assert code == 0, err
+    card = json.loads(out)
+    assert card["name"] == "english-alignment"
+    assert card["parameters"] == 317_312
+    assert card["limits"]
+
+
 # ---------------------------------------------------------------------------------------------------------- HTTP
 
 
