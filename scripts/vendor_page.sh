@@ -5,7 +5,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 FONT=@fontsource/noto-sans@5.3.0
-TOOLS="axe-core@4.14.1 typescript@5.9"
+TOOLS="axe-core@4.14.1 typescript@5.9.3"
 if [ "${1:-}" = tools ]; then
     mkdir -p .venv/page
     # shellcheck disable=SC2086
