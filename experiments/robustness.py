@@ -58,7 +58,7 @@ def louder(gain: float) -> Callable[[Sound, np.random.Generator], Sound]:
 def narrow(sound: Sound, random: np.random.Generator) -> Sound:
     """Down to 8 kHz and up again: a telephone's band, but for its lower end."""
     half = scipy.signal.resample_poly(sound, 1, 2)
-    return scipy.signal.resample_poly(half, 2, 1)[: len(sound)].astype(np.float32)  # type: ignore[no-any-return]
+    return scipy.signal.resample_poly(half, 2, 1)[: len(sound)].astype(np.float32)
 
 
 def mp3(sound: Sound, random: np.random.Generator) -> Sound:

@@ -37,7 +37,7 @@ def joined(items: list[Featurised]) -> Featurised:
     for i in items:
         segments += [Segment(s.start + shift, s.end + shift, s.label) for s in i.segments]
         shift = segments[-1].end
-        frames.append(i.inputs.frames)
+        frames.append(i.inputs.frames.astype(np.float32))
         rows.append(i.inputs.segments)
     times = np.asarray([(s.start, s.end) for s in segments])
     inputs = replace(items[0].inputs, segments=np.concatenate(rows), times=times, frames=np.concatenate(frames))

@@ -55,7 +55,7 @@ def test_a_recordings_gain_leaves_no_trace_in_its_frames() -> None:
     normal = fitted()
     soft, loud = inputs(100), inputs(100, level=3.0)
     for mode in ("recording", "speaker"):
-        [a], [b] = (normal.apply_inputs([i], FEATURES, [0], mode) for i in (soft, loud))  # type: ignore[arg-type]
+        [a], [b] = (normal.apply_inputs([i], FEATURES, [0], mode) for i in (soft, loud))
         np.testing.assert_allclose(a.frames, b.frames, atol=1e-3)
     [a], [b] = (normal.apply_inputs([i], FEATURES, [0], "model") for i in (soft, loud))
     assert np.abs(a.frames - b.frames).min() > 1
