@@ -141,11 +141,12 @@ class DaskCluster:
                 log.debug("closing the client: %s", error)
 
     def close(self) -> None:
-        """Close the connection and end the worker processes."""
+        """Close the connection and end the worker processes; `connect` starts new ones."""
         self.disconnect()
-        if self._local is not None:
+        local, self._local = self._local, None
+        if local is not None:
             try:
-                self._local.close(timeout=10)
+                local.close(timeout=10)
             except Exception as error:
                 log.warning("closing the workers: %s", error)
 

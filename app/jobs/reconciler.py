@@ -2,8 +2,9 @@
 
 Every second the unfinished rows are compared with what the scheduler knows under the keys `job-<id>`; what it does not
 know is submitted. So an accepted job survives the end of a worker (Dask runs its task again), of the scheduler or of the
-service (their successors find the row). Two services that do the same do no harm: a key that is known is not run twice,
-and a task that is run late finds its job ended and does nothing.
+service (their successors find the row). Services that share a scheduler do no harm: a key that is known is not run twice,
+and a task that is run late finds its job ended and does nothing. Of services with schedulers of their own on one
+database, one has the lease and the others wait (app/jobs/lease.py).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import time
 
 from phonechain.app.jobs import cleanup, repository
 from phonechain.app.jobs.dask_cluster import DaskCluster
+from phonechain.app.jobs.lease import JobLease
 from phonechain.app.settings import Settings
 from phonechain.app.storage.tables import CANCELLED, QUEUED, RUNNING, Job
 from phonechain.app.storage.workspace import Workspace
@@ -38,6 +40,8 @@ class Reconciler:
         self.settings, self.workspace, self.cluster = settings, workspace, cluster
         self.wake = threading.Event()
         """Set it where something has changed, so that it is looked at now."""
+        self.lease = JobLease(settings, workspace.db)
+        self._waiting = False
         self._submitted: set[str] = set()
         self._next_sweep = 0.0
         self._stopping = threading.Event()
@@ -70,6 +74,8 @@ class Reconciler:
             self._wait(pause)
         began = time.monotonic()
         self.cluster.close()
+        self._release()
+        self.lease.close()
         self.workspace.db.dispose()
         log.info("jobs left to the next service in %.1f s", time.monotonic() - began)
 
@@ -95,9 +101,30 @@ class Reconciler:
         if waiting or (self.settings.scheduler is not None and not self.cluster.connected):
             if not self.cluster.connected:
                 self._submitted.clear()
-            if self.cluster.connect():
+            # Asked again after the start of worker processes, which may outlast a lease.
+            if self._leads() and self.cluster.connect() and self._leads():
                 self._reconcile(waiting)
+        elif not jobs:
+            self._release()
         return CANCEL_TICK if cancelling else TICK
+
+    def _leads(self) -> bool:
+        """Whether this service's cluster runs the jobs."""
+        led, leads = self.lease.held, self.lease.take()
+        if led and not leads:
+            log.warning("the lease on the jobs was lost: this service's workers end")
+            self._submitted.clear()
+            self.cluster.close()
+        if leads == self._waiting:
+            log.info("jobs are run here" if leads else "another service on this database runs the jobs")
+            self._waiting = not leads
+        return leads
+
+    def _release(self) -> None:
+        try:
+            self.lease.release()
+        except PhonechainError as error:
+            log.warning("the lease on the jobs ends by itself: %s", error)
 
     def _reconcile(self, jobs: list[Job]) -> None:
         states = self.cluster.states(job.id for job in jobs)
