@@ -8,10 +8,10 @@ from phonechain.app.problems.errors import UnknownCorpus
 from phonechain.app.storage.tables import Corpus
 
 
-def get(session: Session, id: str) -> Corpus:
-    """The corpus of an id. Raises UnknownCorpus."""
+def get(session: Session, id: str, owner: str | None = None) -> Corpus:
+    """The corpus of an id, which belongs to the key `owner` if given. Raises UnknownCorpus."""
     row = session.get(Corpus, id)
-    if row is None:
+    if row is None or (owner is not None and row.owner != owner):  # the same answer: who asks learns nothing
         raise UnknownCorpus(f"unknown corpus {id[:80]!r}", pointer="corpus", value=id[:80])
     return row
 

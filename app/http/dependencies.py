@@ -7,6 +7,7 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
+from phonechain.app.http.gateway import owner_of
 from phonechain.app.services import Services
 from phonechain.app.storage.database import Database
 
@@ -26,5 +27,11 @@ async def get_database(request: Request) -> Database:
     return db
 
 
+async def get_owner(request: Request) -> str | None:
+    """The API key whose jobs and corpora the caller may see; None for everybody's."""
+    return owner_of(request)
+
+
 ServicesDep = Annotated[Services, Depends(get_services)]
 DatabaseDep = Annotated[Database, Depends(get_database)]
+OwnerDep = Annotated[str | None, Depends(get_owner)]

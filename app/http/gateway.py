@@ -291,6 +291,12 @@ def caller_id(request: Request) -> str:
     return caller.id
 
 
+def owner_of(request: Request) -> str | None:
+    """Whose jobs and corpora the caller may see: its own, or (None) everybody's with the scope admin."""
+    caller: Caller = getattr(request.state, "caller", ANYONE)
+    return None if caller.has("admin") else caller.id
+
+
 def _require(caller: Caller, scope: str) -> None:
     if not caller.has(scope):
         given = ", ".join(caller.scopes) or "none"

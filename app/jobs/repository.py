@@ -127,22 +127,25 @@ def add(session: Session, job: Job) -> Job:
     return job
 
 
-def get(db: Database, id: str) -> Job:
-    """Raises UnknownJob."""
+def get(db: Database, id: str, owner: str | None = None) -> Job:
+    """The job of an id, which belongs to the key `owner` if given. Raises UnknownJob."""
     with db.read() as session:
         job = session.get(Job, id)
-    if job is None:
+    if job is None or (owner is not None and job.owner != owner):  # the same answer: who asks learns nothing
         raise UnknownJob(f"unknown job {id[:80]!r}", pointer="job", value=id[:80])
     return job
 
 
 def page(
-    db: Database, *, before: str | None, limit: int, state: Sequence[str] = (), kind: Sequence[str] = ()
-) -> tuple[list[Job], bool]:
-    """(jobs, are there more), the newest first, older than `before`."""
+    db: Database, *, before: str | None, limit: int, state: Sequence[str] = (), kind: Sequence[str] = (),
+    owner: str | None = None,
+) -> tuple[list[Job], bool]:  # fmt: skip
+    """(jobs, are there more), the newest first, older than `before`; those of the key `owner` if given."""
     query = select(Job).order_by(Job.id.desc()).limit(limit + 1)
     if before is not None:
         query = query.where(Job.id < before)
+    if owner is not None:
+        query = query.where(Job.owner == owner)
     if state:
         query = query.where(Job.state.in_(state))
     if kind:
@@ -164,12 +167,13 @@ def count_by_state(db: Database) -> dict[str, int]:
         return {row[0]: row[1] for row in session.execute(query)}
 
 
-def cancel(db: Database, id: str) -> Job:
-    """Ask a job to end; one that has ended stays as it is.
+def cancel(db: Database, id: str, owner: str | None = None) -> Job:
+    """Ask a job, of the key `owner` if given, to end; one that has ended stays as it is.
 
     Raises:
         UnknownJob.
     """
+    get(db, id, owner)
     now = time.time()
     with db.write() as session:
         job = _change(

@@ -32,6 +32,14 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
+class Submitter:
+    """Who submits: the id of an API key, empty where none are in use, and whose corpora it sees (None: everybody's)."""
+
+    id: str
+    sees: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Key:
     """An Idempotency-Key, within what may use it, with the digest of its request."""
 
@@ -115,7 +123,7 @@ def _train(asked: TrainJob, models: ModelCatalog, hold: Callable[[str], None]) -
 
 def create(
     db: Database, models: ModelCatalog, settings: Settings, asked: TrainJob | LabelJob | EvaluateJob, key: Key | None,
-    corpus: Corpus | None, hold: Callable[[str], None],
+    corpus: Corpus | None, hold: Callable[[str], None], submitter: Submitter,
 ) -> Answer:  # fmt: skip
     """Add a job, or answer what was answered to its key before. `corpus` came with the request and is new; `hold` keeps
     the model's file until the job's row names it.
@@ -126,15 +134,16 @@ def create(
     with db.read() as session:
         if key is not None and (known := _find_replay(session, key)) is not None:
             return known
-        used = corpus if corpus is not None else corpora.get(session, asked.corpus)
+        used = corpus if corpus is not None else corpora.get(session, asked.corpus, submitter.sees)
     if asked.webhook is not None:
         webhooks.check(asked.webhook, settings.webhook_private)
     spec = spec_of(asked, used, models, settings, hold)
-    job = Job(id=new_id(), kind=asked.kind, spec=spec, webhook=asked.webhook)
+    job = Job(id=new_id(), kind=asked.kind, spec=spec, webhook=asked.webhook, owner=submitter.id)
     try:
         with db.write() as session:
             _refuse_if_full(session, settings)
             if corpus is not None:
+                corpus.owner = submitter.id
                 session.add(corpus)
             else:
                 corpora.get(session, used.id)  # nobody has deleted it meanwhile

@@ -14,7 +14,8 @@ from starlette.responses import JSONResponse, Response
 
 from phonechain.app.corpora import intake, repository
 from phonechain.app.http import pagination, uploads
-from phonechain.app.http.dependencies import DatabaseDep, ServicesDep
+from phonechain.app.http.dependencies import DatabaseDep, OwnerDep, ServicesDep
+from phonechain.app.http.gateway import caller_id
 from phonechain.app.http.pagination import Cursor, Limit
 from phonechain.app.problems import documents as problems
 from phonechain.app.problems.errors import CorpusInUse, InvalidRequest, UnsupportedMediaType
@@ -109,6 +110,7 @@ async def create(request: Request, services: ServicesDep, db: DatabaseDep) -> JS
     """
     async with references.keeping_async(services.workspace) as keeping:
         corpus = await _receive(request, services, keeping)
+        corpus.owner = caller_id(request)
         body = await asyncio.to_thread(_add, db, corpus)
     return JSONResponse(body, 201, {"Location": f"/corpora/{corpus.id}"})
 
@@ -203,10 +205,12 @@ def _add(db: Database, corpus: Corpus) -> dict[str, Any]:
 
 
 @router.get("", summary="Every corpus", response_model=CorpusPage, responses=_UNKNOWN)
-def index(db: DatabaseDep, limit: Limit = 50, cursor: Cursor = None) -> dict[str, Any]:
-    """The newest first."""
+def index(db: DatabaseDep, owner: OwnerDep, limit: Limit = 50, cursor: Cursor = None) -> dict[str, Any]:
+    """The newest first: those of the caller's key, or all with the scope admin."""
     before = pagination.decode_cursor(cursor)
     query = select(Corpus).where(Corpus.hidden.is_(False)).order_by(Corpus.id.desc()).limit(limit + 1)
+    if owner is not None:
+        query = query.where(Corpus.owner == owner)
     with db.read() as session:
         rows = list(session.scalars(query if before is None else query.where(Corpus.id < before)))
     more = len(rows) > limit
@@ -217,10 +221,10 @@ def index(db: DatabaseDep, limit: Limit = 50, cursor: Cursor = None) -> dict[str
 
 
 @router.get("/{id}", summary="One corpus", response_model=CorpusOut, responses=_UNKNOWN)
-def show(id: str, db: DatabaseDep) -> dict[str, Any]:
+def show(id: str, db: DatabaseDep, owner: OwnerDep) -> dict[str, Any]:
     """What was found in it, and what is wrong with single files."""
     with db.read() as session:
-        return corpus_to_json(repository.get(session, id))
+        return corpus_to_json(repository.get(session, id, owner))
 
 
 @router.delete("/{id}", summary="Forget a corpus", status_code=204, responses=refusals(404, 409, 422, 503))

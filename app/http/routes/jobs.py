@@ -13,11 +13,11 @@ from starlette.responses import FileResponse, JSONResponse, Response, StreamingR
 
 from phonechain.app.corpora import bundle
 from phonechain.app.http import pagination, uploads
-from phonechain.app.http.dependencies import DatabaseDep, ServicesDep
-from phonechain.app.http.gateway import caller_id, require_scope
+from phonechain.app.http.dependencies import DatabaseDep, OwnerDep, ServicesDep
+from phonechain.app.http.gateway import caller_id, owner_of, require_scope
 from phonechain.app.http.pagination import Cursor, Limit
 from phonechain.app.jobs import repository, results, submission
-from phonechain.app.jobs.submission import Key
+from phonechain.app.jobs.submission import Key, Submitter
 from phonechain.app.problems import documents as problems
 from phonechain.app.problems.errors import InvalidRequest, NoResult, SchedulerAway, UnsupportedMediaType
 from phonechain.app.schemas.jobs import FileErrorOut, FileErrorPage, JobOut, JobPage, JobRequest, Kind, State
@@ -81,7 +81,15 @@ async def create(
         if idempotency_key is not None:
             key = Key(f"{caller_id(request)} POST /jobs", idempotency_key, submission.digest_of(body, digests))
         answer = await asyncio.to_thread(
-            submission.create, db, services.models, services.settings, asked, key, corpus, keeping.hold
+            submission.create,
+            db,
+            services.models,
+            services.settings,
+            asked,
+            key,
+            corpus,
+            keeping.hold,
+            Submitter(caller_id(request), owner_of(request)),
         )
     services.reconciler.wake.set()
     headers = {"Location": f"/jobs/{answer.body['id']}", "Cache-Control": "no-store"}
@@ -128,28 +136,28 @@ def _parse_request(body: Mapping[str, Any]) -> Any:
 
 @router.get("", summary="Every job", response_model=JobPage, responses=refusals(422, 503))
 def index(
-    db: DatabaseDep, limit: Limit = 50, cursor: Cursor = None,
+    db: DatabaseDep, owner: OwnerDep, limit: Limit = 50, cursor: Cursor = None,
     state: Annotated[list[State] | None, Query(description="Only these states.")] = None,
     kind: Annotated[list[Kind] | None, Query(description="Only these kinds.")] = None,
 ) -> dict[str, Any]:  # fmt: skip
-    """The newest first."""
+    """The newest first: those of the caller's key, or all with the scope admin."""
     before = pagination.decode_cursor(cursor)
-    jobs, more = repository.page(db, before=before, limit=limit, state=state or (), kind=kind or ())
+    jobs, more = repository.page(db, before=before, limit=limit, state=state or (), kind=kind or (), owner=owner)
     return {
         "jobs": [repository.job_to_json(job) for job in jobs], "next": pagination.encode_cursor(jobs[-1].id) if more else None,
     }  # fmt: skip
 
 
 @router.get("/{id}", summary="One job", response_model=JobOut, responses=_UNKNOWN)
-def show(id: str, db: DatabaseDep) -> dict[str, Any]:
+def show(id: str, db: DatabaseDep, owner: OwnerDep) -> dict[str, Any]:
     """Its state and progress."""
-    return repository.job_to_json(repository.get(db, id))
+    return repository.job_to_json(repository.get(db, id, owner))
 
 
 @router.post("/{id}/cancel", summary="End a job early", response_model=JobOut, status_code=202, responses=_UNKNOWN)
-def cancel(id: str, services: ServicesDep, db: DatabaseDep) -> dict[str, Any]:
+def cancel(id: str, services: ServicesDep, db: DatabaseDep, owner: OwnerDep) -> dict[str, Any]:
     """What was finished stays. A job that has ended stays as it is."""
-    job = repository.cancel(db, id)
+    job = repository.cancel(db, id, owner)
     services.reconciler.wake.set()
     return repository.job_to_json(job)
 
@@ -162,12 +170,12 @@ def delete(id: str, services: ServicesDep, db: DatabaseDep) -> Response:
 
 
 @router.get("/{id}/errors", summary="Files that could not be used", response_model=FileErrorPage, responses=_UNKNOWN)
-def errors(id: str, db: DatabaseDep, limit: Limit = 50, cursor: Cursor = None) -> dict[str, Any]:
+def errors(id: str, db: DatabaseDep, owner: OwnerDep, limit: Limit = 50, cursor: Cursor = None) -> dict[str, Any]:
     """In the order of the corpus."""
     after = pagination.decode_cursor(cursor)
     if after is not None and not after.isdecimal():
         raise InvalidRequest("cursor: expected the cursor of an earlier page", pointer="cursor")
-    repository.get(db, id)
+    repository.get(db, id, owner)
     rows, more = repository.file_errors(db, id, after=int(after[:18]) if after is not None else -2, limit=limit)
     found = [FileErrorOut(utterance=row.utterance, type=row.type, detail=row.detail).model_dump() for row in rows]
     return {"errors": found, "next": pagination.encode_cursor(str(rows[-1].index)) if more else None}
@@ -180,11 +188,11 @@ def errors(id: str, db: DatabaseDep, limit: Limit = 50, cursor: Cursor = None) -
     responses={200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}, **_UNKNOWN},
 )
 def events(
-    id: str, services: ServicesDep, db: DatabaseDep,
+    id: str, services: ServicesDep, db: DatabaseDep, owner: OwnerDep,
     last_event_id: Annotated[str | None, Header(description="Number of the last event seen.", max_length=18)] = None,
 ) -> StreamingResponse:  # fmt: skip
     """Server-sent events `state` and `progress`, numbered without gaps; the stream ends when the job has ended."""
-    repository.get(db, id)
+    repository.get(db, id, owner)
     after = int(last_event_id) if last_event_id and last_event_id.isdecimal() and last_event_id.isascii() else 0
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     return StreamingResponse(services.streams.read(id, after), media_type="text/event-stream", headers=headers)
@@ -206,7 +214,7 @@ def events(
     },
 )
 def result(
-    id: str, services: ServicesDep, db: DatabaseDep,
+    id: str, services: ServicesDep, db: DatabaseDep, owner: OwnerDep,
     format: Annotated[
         results.Format, Query(description="For labels: annotation files, or rows of JSON or CSV.")
     ] = "zip",
@@ -218,7 +226,7 @@ def result(
     """The labels (as far as a cancelled or failed job had come), the model file (of a cancelled training that of its best
     epoch, if it had one), or the evaluation.
     """
-    workspace, job = services.workspace, repository.get(db, id)
+    workspace, job = services.workspace, repository.get(db, id, owner)
     if job.state not in TERMINAL or (job.kind != "label" and job.result is None):
         raise NoResult(f"no result: the job is {job.state}", details={"state": job.state})
     if job.kind == "label":
