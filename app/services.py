@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import ParamSpec, TypeVar
 
 from phonechain.app import samples
 from phonechain.app.http.gateway import Keyring
@@ -20,6 +23,12 @@ from phonechain.app.ops.tracing import Tracing
 from phonechain.app.settings import Settings
 from phonechain.app.storage.workspace import Workspace
 from phonechain.features import annotation as notation
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+INTAKE_THREADS = 2
+"""Archives that are unpacked at a time; further ones wait."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +49,8 @@ class Services:
     readiness: Readiness
     tracing: Tracing
     shutdown: Shutdown
+    intake: ThreadPoolExecutor
+    """Unpacks and reads what is uploaded: no other request waits for it."""
 
     @classmethod
     def create(cls, settings: Settings, registry: Registry, tracing: Tracing) -> Services:
@@ -69,7 +80,12 @@ class Services:
             readiness=Readiness(settings, batcher, db, cluster, shutdown),
             tracing=tracing,
             shutdown=shutdown,
+            intake=ThreadPoolExecutor(INTAKE_THREADS, "intake"),
         )
+
+    async def take_in(self, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run `work` in the threads for uploads."""
+        return await asyncio.get_running_loop().run_in_executor(self.intake, lambda: work(*args, **kwargs))
 
     async def start(self) -> None:
         """Start the threads, and label the sample with every model: what libraries load or compile on first use is
@@ -96,5 +112,6 @@ class Services:
         self.webhooks.stop()
         await asyncio.to_thread(self.reconciler.stop)
         await asyncio.to_thread(self.tracing.close)
+        self.intake.shutdown(wait=False, cancel_futures=True)
         self.gauges.close()
         self.readiness.close()

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import re
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -25,11 +24,15 @@ _PLAIN = re.compile(r"[^\w.-]+")
 
 
 async def receive(
-    files: Sequence[UploadFile], settings: Settings, workspace: Workspace, options: dict[str, Any]
+    files: Sequence[UploadFile],
+    settings: Settings,
+    workspace: Workspace,
+    options: dict[str, Any],
+    in_thread: Callable[..., Awaitable[Any]],
 ) -> tuple[Corpus, list[str]]:
     """(the corpus, what is the same for the same files). One file is an archive; several are audio and annotations.
 
-    `options` are a corpus's, as `CorpusOptions` has them.
+    `options` are a corpus's, as `CorpusOptions` has them; `in_thread` runs what takes long.
 
     Raises:
         InvalidRequest, ArchiveError, CorpusError, BodyTooLarge, StorageFull.
@@ -39,10 +42,8 @@ async def receive(
         digest = await uploads.keep_file(files[0].file, workspace, settings.max_upload_bytes)
         digests = [digest]
     else:
-        digest, digests = await asyncio.to_thread(_pack, files, workspace)
-    corpus = await asyncio.to_thread(
-        intake.from_archive, workspace, digest, "files of a job", options, caps, hidden=True
-    )
+        digest, digests = await in_thread(_pack, files, workspace)
+    corpus = await in_thread(intake.from_archive, workspace, digest, "files of a job", options, caps, hidden=True)
     return corpus, digests
 
 

@@ -17,9 +17,10 @@ from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -156,6 +157,8 @@ class Gateway:
             except asyncio.CancelledError:
                 exchange.status = exchange.status or CLIENT_GONE
                 raise
+            except ClientDisconnect:  # nobody is there to be answered
+                exchange.status = exchange.status or CLIENT_GONE
             except Exception as error:
                 log.exception("fault in %s %s", scope["method"], route_of(scope))
                 begun, exchange.status = exchange.status, 500
@@ -247,6 +250,9 @@ class Exchange:
         if message["type"] == "http.response.start":
             self.status = message["status"]
             headers = MutableHeaders(scope=message)
+            if self.status in (307, 308):  # Starlette builds the address from the Host header, which anybody may set
+                url = urlsplit(headers.get("location", ""))
+                headers["location"] = f"/{url.path.lstrip('/')}" + (f"?{url.query}" if url.query else "")
             self.stream = headers.get("content-type", "").startswith("text/event-stream")
             headers.update(self.extra)
             headers["X-Request-ID"] = self.id

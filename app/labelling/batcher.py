@@ -32,6 +32,11 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 
+DELAY = 0.005
+"""Seconds by which each segment of an utterance lets others go before it: a short one does not wait for all long ones
+that came a little earlier, and a long one waits for those only that come within its own delay.
+"""
+
 
 @dataclass(slots=True)
 class _Item:
@@ -171,11 +176,11 @@ class Batcher:
                     self._on_batch(len(batch), sum(len(item.segments) for item in batch), spent)
 
     def _take(self) -> list[_Item]:
-        """The oldest request, and those after it that can share its batch; the others keep their order."""
+        """The first in turn, and those after it that can share its batch; the others keep their order."""
         batch: list[_Item] = []
         kept: list[_Item] = []
         total = 0
-        for item in self._waiting:
+        for item in sorted(self._waiting, key=_turn):
             if item.answer.done():  # its client has gone
                 continue
             alike = not batch or (item.entry, item.decode, item.normalise) == (
@@ -188,6 +193,10 @@ class Batcher:
                 kept.append(item)
         self._waiting = deque(kept)
         return batch
+
+
+def _turn(item: _Item) -> float:
+    return item.since + DELAY * len(item.segments)
 
 
 def _label_batch(batch: Sequence[_Item]) -> list[Scored | Exception]:

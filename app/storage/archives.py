@@ -25,6 +25,10 @@ from phonechain.app.storage.database import full
 CHUNK = 1 << 18
 LONGEST_NAME = 1024
 DEEPEST = 32
+LONGEST_HEADER = 1 << 16
+_EXTENDED = (
+    tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK,
+)  # fmt: skip
 _BROKEN = (
     zipfile.BadZipFile,
     tarfile.TarError,
@@ -126,6 +130,19 @@ class _Budget:
             raise ArchiveTooLarge(f"expected at most {limit} bytes unpacked, got more", value=self.bytes, limit=limit)
 
 
+class _PlainMember(tarfile.TarInfo):
+    """A member whose extended header (PAX, or GNU's long names) is short: tarfile reads it into memory whole."""
+
+    def _proc_member(self, tar: tarfile.TarFile) -> tarfile.TarInfo:
+        if self.type in _EXTENDED and self.size > LONGEST_HEADER:
+            raise ArchiveTooLarge(
+                f"expected headers of at most {LONGEST_HEADER} bytes in the tar file, got {self.size}",
+                value=self.size, limit=LONGEST_HEADER,
+            )  # fmt: skip
+        member: tarfile.TarInfo = super()._proc_member(tar)  # type: ignore[misc]
+        return member
+
+
 def _members(archive: Path, budget: _Budget) -> Iterator[tuple[str, IO[bytes]]]:
     """Name and content of each plain file; what is neither a file nor a folder is refused."""
     if zipfile.is_zipfile(archive):
@@ -133,7 +150,7 @@ def _members(archive: Path, budget: _Budget) -> Iterator[tuple[str, IO[bytes]]]:
         return
     try:
         # Streaming ("r|*"): members are met in the order of the file, and no header can point back.
-        with archive.open("rb") as raw, tarfile.open(fileobj=raw, mode="r|*") as tar:
+        with archive.open("rb") as raw, tarfile.open(fileobj=raw, mode="r|*", tarinfo=_PlainMember) as tar:
             for member in tar:
                 budget.file()
                 if member.isdir():

@@ -19,6 +19,7 @@ from starlette.datastructures import QueryParams, UploadFile
 from starlette.responses import Response
 
 from phonechain.app.http.dependencies import ServicesDep
+from phonechain.app.http.presence import while_connected
 from phonechain.app.http.uploads import parse_object
 from phonechain.app.labelling import conversion
 from phonechain.app.labelling import pipeline as labelling
@@ -73,19 +74,22 @@ async def classify(request: Request, services: ServicesDep) -> Response:
         asked = await batcher.in_pool(parse_request, upload, request.query_params, settings)
         entry = await services.models.get(asked.options.model)
         normalised = entry.labeler.normalisation(asked.options.normalise)
-        ready = await batcher.in_pool(prepare, asked, entry, settings)
+        ready = await while_connected(request, batcher.in_pool(prepare, asked, entry, settings))
         ready.normalised = normalised
         spent = time.perf_counter() - begun
         metrics.audio.inc(ready.duration)
-        scored = await batcher.label(
-            entry,
-            ready.inputs,
-            ready.segments,
-            n_best=asked.options.n_best,
-            decode=asked.options.decode,
-            starts=ready.starts,
-            comparison=ready.comparison,
-            normalise=normalised,
+        scored = await while_connected(
+            request,
+            batcher.label(
+                entry,
+                ready.inputs,
+                ready.segments,
+                n_best=asked.options.n_best,
+                decode=asked.options.decode,
+                starts=ready.starts,
+                comparison=ready.comparison,
+                normalise=normalised,
+            ),
         )
         metrics.segments.inc(len(scored.labelled))
         return await batcher.in_pool(render, asked, entry, ready, scored, begun, spent)

@@ -121,17 +121,17 @@ async def _receive(request: Request, services: Services, keeping: Keeping) -> Co
     query = _query(request)
     if kind == "application/json":
         asked = _parse(RegisterCorpus, {**query, **uploads.parse_object(await request.body())})
-        return await asyncio.to_thread(_register, keeping, settings, asked)
+        return await services.take_in(_register, keeping, settings, asked)
     if kind in LISTS:
         options = _parse(CorpusOptions, query)
         digest = await uploads.keep_body(request, workspace, settings.max_upload_bytes)
-        return await asyncio.to_thread(_read_list, workspace, settings, digest, options)
+        return await services.take_in(_read_list, workspace, settings, digest, options)
     if kind in ARCHIVES:
         options = _parse(CorpusOptions, query)
         digest = await uploads.keep_body(request, workspace, settings.max_upload_bytes)
-        return await asyncio.to_thread(_unpack, workspace, settings, digest, options)
+        return await services.take_in(_unpack, workspace, settings, digest, options)
     if kind == "multipart/form-data":
-        return await _receive_form(request, workspace, settings, query)
+        return await _receive_form(request, services, workspace, query)
     raise UnsupportedMediaType(
         f"expected a zip or tar file, application/json, application/jsonl or multipart/form-data, "
         f"got {kind[:80] or 'none'}",
@@ -139,7 +139,8 @@ async def _receive(request: Request, services: Services, keeping: Keeping) -> Co
     )
 
 
-async def _receive_form(request: Request, workspace: Workspace, settings: Settings, query: Mapping[str, Any]) -> Corpus:
+async def _receive_form(request: Request, services: Services, workspace: Workspace, query: Mapping[str, Any]) -> Corpus:
+    settings = services.settings
     async with request.form(max_files=1, max_fields=32, max_part_size=2**16) as form:
         archive = form.get("archive")
         if not isinstance(archive, UploadFile):
@@ -152,7 +153,7 @@ async def _receive_form(request: Request, workspace: Workspace, settings: Settin
                 fields[name] = value
         options = _parse(CorpusOptions, {**query, **fields})
         digest = await uploads.keep_file(archive.file, workspace, settings.max_upload_bytes)
-    return await asyncio.to_thread(_unpack, workspace, settings, digest, options)
+    return await services.take_in(_unpack, workspace, settings, digest, options)
 
 
 def _query(request: Request) -> dict[str, Any]:

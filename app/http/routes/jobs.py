@@ -22,7 +22,7 @@ from phonechain.app.problems import documents as problems
 from phonechain.app.problems.errors import InvalidRequest, NoResult, SchedulerAway, UnsupportedMediaType
 from phonechain.app.schemas.jobs import FileErrorOut, FileErrorPage, JobOut, JobPage, JobRequest, Kind, State
 from phonechain.app.schemas.problems import refusals
-from phonechain.app.settings import Settings
+from phonechain.app.services import Services
 from phonechain.app.storage import references
 from phonechain.app.storage.tables import TERMINAL, Corpus
 from phonechain.app.storage.workspace import Workspace
@@ -71,7 +71,7 @@ async def create(
 ) -> JSONResponse:  # fmt: skip
     """The answer comes at once; follow `Location`, or the events. Files may come with the request, as a form."""
     async with references.keeping_async(services.workspace) as keeping:
-        body, corpus, digests = await _receive(request, services.settings, keeping.workspace)
+        body, corpus, digests = await _receive(request, services, keeping.workspace)
         asked = _parse_request(body)
         if asked.kind == "train":
             require_scope(request, "train")
@@ -99,7 +99,7 @@ async def create(
 
 
 async def _receive(
-    request: Request, settings: Settings, workspace: Workspace
+    request: Request, services: Services, workspace: Workspace
 ) -> tuple[Mapping[str, Any], Corpus | None, list[str]]:
     """(the request, a corpus of the files that came with it, their digests)."""
     kind = request.state.media_type
@@ -118,7 +118,7 @@ async def _receive(
         if "corpus" in body:
             raise InvalidRequest("expected a corpus or files, got both", pointer="corpus")
         kept = {"on_bad_segment": "skip"} if body.get("on_bad_segment") == "skip" else {}
-        corpus, digests = await bundle.receive(files, settings, workspace, kept)
+        corpus, digests = await bundle.receive(files, services.settings, workspace, kept, services.take_in)
     return {**body, "corpus": corpus.id}, corpus, digests
 
 

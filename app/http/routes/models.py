@@ -111,7 +111,7 @@ async def upload(
     async with references.keeping_async(services.workspace) as keeping:
         digest = await _receive(request, keeping.workspace, limit)
         path = await asyncio.to_thread(keeping.workspace.store.local, digest)
-        row = await asyncio.to_thread(repository.store_upload, keeping.workspace, path, name)
+        row = await services.take_in(repository.store_upload, keeping.workspace, path, name)
     services.models.forget()
     return JSONResponse(_detail(row), 201, {"Location": f"/models/{row.name}@{row.version}"})
 

@@ -266,3 +266,26 @@ def test_threads_are_set_once_for_the_model_and_for_numpy() -> None:
     finally:
         torch.set_num_threads(before)
     assert cores() >= 1
+
+
+def test_a_short_utterance_goes_before_long_ones_that_came_a_little_earlier(
+    gate: Gate, ready: labelling.Prepared
+) -> None:
+    entry = Entry("default", gate)  # type: ignore[arg-type]
+    order: list[int] = []
+
+    async def work(batcher: Batcher) -> None:
+        async def label(count: int) -> None:
+            await batcher.label(entry, *parts(ready, count), n_best=1, decode="posterior")
+            order.append(count)
+
+        tasks = [asyncio.create_task(label(1))]
+        await asyncio.sleep(0.05)  # it is in the model's hands now
+        for count in (20, 20, 20, 2):
+            tasks.append(asyncio.create_task(label(count)))
+            await asyncio.sleep(0.001)
+        gate.open.set()
+        await asyncio.gather(*tasks)
+
+    running(work, batch_segments=10)
+    assert order == [1, 2, 20, 20, 20]

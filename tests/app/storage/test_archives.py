@@ -138,3 +138,16 @@ def test_two_that_unpack_the_same_do_not_disturb_one_another(tmp_path: Path) -> 
     target = unpack(zipped(("a", b"x")), tmp_path)
     assert unpack(zipped(("a", b"x")), tmp_path) == target
     assert (target / "a").read_bytes() == b"x"
+
+
+@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK])
+def test_an_extended_header_is_not_read_into_memory_whole(kind: bytes, tmp_path: Path) -> None:
+    header = tarfile.TarInfo("header")
+    header.type, header.size = kind, 600 * 2**20
+    path = tmp_path / "a.tar"
+    path.write_bytes(header.tobuf() + bytes(10240))  # refused by what the header announces
+    with pytest.raises(ArchiveTooLarge, match="65536 bytes"):
+        archives.unpack(path, tmp_path / "out", Caps())
+    long = tarred(("a/" * 10 + "b" * 180 + ".wav", b"x"))  # such a name has an extended header
+    path.write_bytes(long)
+    assert archives.unpack(path, tmp_path / "out", Caps()) == 1
