@@ -60,6 +60,14 @@ class Settings(BaseSettings):
     max_body_bytes: int = _setting(
         64 * 2**20, "bytes", "Largest request body; a longer one is refused before it is parsed.", ge=1024, le=2**40
     )
+    body_timeout: float = _setting(
+        30.0,
+        "seconds",
+        "How long a request may be waited for while its body comes, and a second more for each 16 KiB that came; then 408.",
+        gt=0.0,
+        le=3600.0,
+        allow_inf_nan=False,
+    )
     max_audio_seconds: float = _setting(
         600.0,
         "seconds",

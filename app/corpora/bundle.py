@@ -51,7 +51,7 @@ def _pack(files: Sequence[UploadFile], workspace: Workspace) -> tuple[str, list[
     """(an archive of the files, the name and digest of each). Only the last part of a client's name is used."""
     seen: set[str] = set()
     digests: list[str] = []
-    with workspace.store.writing() as out, zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:  # type: ignore[arg-type]
+    with workspace.store.writing() as out, zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:  # type: ignore[call-overload]
         for file in files:
             name = _PLAIN.sub("_", PurePosixPath((file.filename or "").replace("\\", "/")).name).lstrip(".")
             if not name or name.casefold() in seen:

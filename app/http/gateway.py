@@ -30,7 +30,7 @@ from phonechain.app.ops.metrics import NO_ROUTE, Metrics
 from phonechain.app.ops.readiness import Shutdown
 from phonechain.app.ops.tracing import Tracing
 from phonechain.app.problems import documents as problems
-from phonechain.app.problems.errors import BodyTooLarge, KeyForbidden, KeyMissing, ServiceError
+from phonechain.app.problems.errors import BodyTooLarge, BodyTooSlow, KeyForbidden, KeyMissing, ServiceError
 from phonechain.app.settings import Settings
 from phonechain.app.storage import keys
 from phonechain.app.storage.database import Database
@@ -38,6 +38,9 @@ from phonechain.features.errors import PhonechainError
 
 CLIENT_GONE = 499
 """The status that is logged where the client left before the answer, as nginx does."""
+
+SLOWEST = 16 * 1024
+"""Bytes of a body that buy its sender a second more."""
 
 SAFE_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
@@ -145,7 +148,7 @@ class Gateway:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        exchange = Exchange(scope, receive, send, self.shutdown)
+        exchange = Exchange(scope, receive, send, self.shutdown, self.settings.body_timeout)
         token = logs.request_id.set(exchange.id)
         tracing = self.tracing.request(scope) if self.tracing.enabled else nullcontext()
         with self.metrics.in_flight.track_inprogress(), tracing as span:
@@ -223,7 +226,7 @@ class Exchange:
     answers. `extra` are header fields of the answer.
     """
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send, shutdown: Shutdown) -> None:
+    def __init__(self, scope: Scope, receive: Receive, send: Send, shutdown: Shutdown, wait: float) -> None:
         self.scope, self._receive, self._send, self._shutdown = scope, receive, send, shutdown
         self.headers = Headers(scope=scope)
         asked = self.headers.get("x-request-id", "")
@@ -233,14 +236,27 @@ class Exchange:
         self.extra: Mapping[str, str] = {}
         self.limit = 0
         self.received = 0
+        self.wait = wait
+        """Seconds for which more of the body may be waited for."""
+        self.whole = False
         self.status = 0
         self.stream = False
 
     async def receive(self) -> Message:
-        """The next part of the request. Raises BodyTooLarge."""
-        message = await self._receive()
+        """The next part of the request. Raises BodyTooLarge, BodyTooSlow."""
+        if self.whole:
+            return await self._receive()
+        begun = time.monotonic()
+        try:
+            async with asyncio.timeout(self.wait):
+                message = await self._receive()
+        except TimeoutError:
+            raise BodyTooSlow(f"the body came too slowly: {self.received} bytes so far", value=self.received) from None
         if message["type"] == "http.request":
-            self.received += len(message.get("body", b""))
+            size = len(message.get("body", b""))
+            self.wait += size / SLOWEST - (time.monotonic() - begun)
+            self.whole = not message.get("more_body", False)
+            self.received += size
             if self.received > self.limit:
                 raise _too_large(self.received, "received", self.limit)
         return message

@@ -18,6 +18,7 @@ import logging
 import socket
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlsplit
@@ -39,6 +40,8 @@ NAT64 = ipaddress.ip_network("64:ff9b::/96")
 LOCAL_NAT64 = ipaddress.ip_network("64:ff9b:1::/48")
 """The same for translators of one's own network (RFC 8215)."""
 TIMEOUT = 15.0
+CALLS = 16
+"""Hosts that are called at a time."""
 TICK = 1.0
 """Seconds between two looks at which webhooks are due."""
 
@@ -51,6 +54,9 @@ class WebhookSender:
     def __init__(self, db: Database, secret: str | None, private: bool) -> None:
         self.db, self.secret, self.private = db, secret, private
         self._stopping = threading.Event()
+        self._calls = ThreadPoolExecutor(CALLS, "webhook")
+        self._called: set[str] = set()
+        """Hosts that are being called: one call at a time for each, so that a slow one delays nobody else."""
         self._thread = threading.Thread(target=self._run, name="webhooks", daemon=True)
 
     def start(self) -> None:
@@ -60,16 +66,30 @@ class WebhookSender:
     def stop(self) -> None:
         """Call nobody any more; a call under way is not waited for, since the next service tries it again."""
         self._stopping.set()
+        self._calls.shutdown(wait=False, cancel_futures=True)
 
     def _run(self) -> None:
         while not self._stopping.wait(TICK):
             try:
                 for job in due(self.db) if self.db.migrated else ():
-                    deliver(self.db, job, repository.job_to_json(job), self.secret, self.private)
+                    host = urlsplit(job.webhook or "").netloc
+                    if host not in self._called:
+                        self._called.add(host)
+                        self._calls.submit(self._deliver, host, job)
             except PhonechainError as error:
                 log.warning("webhooks wait: %s", error)
             except Exception:
                 log.exception("a webhook failed; the others go on")
+
+    def _deliver(self, host: str, job: Job) -> None:
+        try:
+            deliver(self.db, job, repository.job_to_json(job), self.secret, self.private)
+        except PhonechainError as error:
+            log.warning("webhooks wait: %s", error)
+        except Exception:
+            log.exception("a webhook failed; the others go on")
+        finally:
+            self._called.discard(host)
 
 
 def check(url: str, private: bool) -> list[str]:
@@ -160,7 +180,8 @@ def call(url: str, body: bytes, headers: dict[str, str], private: bool) -> int:
 def due(db: Database) -> list[Job]:
     """Jobs that have ended and whose address is to be called now."""
     with db.read() as session:
-        query = select(Job).where(Job.webhook_next <= time.time(), Job.webhook.is_not(None)).limit(20)
+        query = select(Job).where(Job.webhook_next <= time.time(), Job.webhook.is_not(None))
+        query = query.order_by(Job.webhook_next).limit(1000)
         return [job for job in session.scalars(query) if job.state in repository.TERMINAL]
 
 

@@ -96,6 +96,11 @@ class ArchiveTooLarge(ArchiveError):
     slug = "archive-too-large"
 
 
+class BodyTooSlow(ServiceError):
+    slug = "body-slow"
+    headers: Mapping[str, str] = {"Connection": "close"}
+
+
 class ModelExists(ServiceError):
     slug = "model-exists"
 

@@ -55,6 +55,13 @@ TYPES: dict[str, ProblemType] = {
             "Floating-point samples hold NaN or infinity; `value` is the first such sample. Export the file again.",
         ),
         ProblemType(
+            "body-slow",
+            408,
+            "The body came too slowly",
+            "The service waits a while for a body, and longer the more of it has come; the connection is closed then. Send the "
+            "request again, over a faster connection.",
+        ),
+        ProblemType(
             "audio-too-long",
             413,
             "The recording is too long",

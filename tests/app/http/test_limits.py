@@ -87,6 +87,36 @@ def test_a_body_is_counted_while_it_comes(sizes: list[int], passes: bool, regist
     )
 
 
+@pytest.mark.parametrize(("pause", "passes"), [(0.0, True), (0.03, False)])
+def test_a_slow_sender_is_not_waited_for(pause: float, passes: bool, registry: Registry) -> None:
+    """Ten bytes, one at a time: each pause is short, all together are not."""
+    count = 0
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        while (await receive())["more_body"]:
+            pass
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+
+    async def receive() -> dict[str, Any]:
+        nonlocal count
+        count += 1
+        await asyncio.sleep(pause)
+        return {"type": "http.request", "body": b"x", "more_body": count < 10}
+
+    sent: list[MutableMapping[str, Any]] = []
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        sent.append(message)
+
+    door = gateway(app, 100, registry)
+    door.settings = door.settings.model_copy(update={"body_timeout": 0.15})
+    scope = {"type": "http", "method": "POST", "path": "/classify", "headers": [], "app": NO_ROUTES}
+    asyncio.run(door(scope, receive, send))
+    assert sent[0]["status"] == (200 if passes else 408)
+    if not passes:
+        assert (b"connection", b"close") in sent[0]["headers"]
+
+
 def test_the_service_refuses_long_bodies(serve: Serve) -> None:
     async def pieces() -> AsyncIterator[bytes]:
         yield b'--x\r\nContent-Disposition: form-data; name="audio"; filename="a"\r\n\r\n'

@@ -6,14 +6,20 @@ import base64
 import hashlib
 import hmac
 import json
+import socket
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from phonechain.app.jobs import webhooks
+from phonechain.app.jobs import repository, webhooks
 from phonechain.app.problems.errors import WebhookRefused
+from phonechain.app.storage.database import Database
+from phonechain.app.storage.ids import new_id
+from phonechain.app.storage.tables import SUCCEEDED, Job
 
 
 def test_the_signature_is_that_of_the_specification() -> None:
@@ -107,3 +113,32 @@ def test_a_redirect_is_not_followed() -> None:
     assert headers["host"] == receiver.url.split("/")[2]
     assert json.loads(body) == {}
     receiver.server.shutdown()
+
+
+def test_a_slow_receiver_delays_nobody_else(tmp_path: Path) -> None:
+    db = Database(f"sqlite:///{tmp_path / 'a.db'}")
+    db.migrate()
+    fast, open_ = Receiver(), []
+    slow = socket.create_server(("127.0.0.1", 0))  # takes connections and never answers
+    stuck = f"http://127.0.0.1:{slow.getsockname()[1]}/hook"
+    with db.write() as session:
+        for url in (*[stuck] * 30, fast.url):
+            job = repository.add(session, Job(id=new_id(), kind="label", spec={}, webhook=url))
+            job.state, job.webhook_next = SUCCEEDED, time.time()
+    sender = webhooks.WebhookSender(db, None, private=True)
+    sender.start()
+    try:
+        limit = time.monotonic() + 10
+        while not fast.calls and time.monotonic() < limit:
+            time.sleep(0.05)
+        assert len(fast.calls) == 1
+        slow.settimeout(1)
+        open_.append(slow.accept())
+        with pytest.raises(TimeoutError):  # the slow one is called once at a time
+            slow.accept()
+    finally:
+        sender.stop()
+        slow.close()
+        for connection, _ in open_:
+            connection.close()
+        fast.server.shutdown()
