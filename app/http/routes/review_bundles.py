@@ -7,11 +7,12 @@ import io
 from typing import Any
 from urllib.parse import quote
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
 from phonechain.app.corpora import intake
 from phonechain.app.http.dependencies import DatabaseDep, ServicesDep
+from phonechain.app.http.gateway import caller_id
 from phonechain.app.http.routes.corpora import corpus_to_json
 from phonechain.app.http.routes.reviews import ReviewsDep
 from phonechain.app.reviews.bundle import write_zip
@@ -48,27 +49,27 @@ async def archive(id: str, reviews: ReviewsDep) -> Response:
     "/{id}/corpus", summary="A corpus of its recordings", status_code=201, response_model=CorpusOut,
     responses=refusals(404, 413, 422, 503, 507),
 )  # fmt: skip
-async def corpus(id: str, reviews: ReviewsDep, services: ServicesDep, db: DatabaseDep) -> JSONResponse:
+async def corpus(
+    request: Request, id: str, reviews: ReviewsDep, services: ServicesDep, db: DatabaseDep
+) -> JSONResponse:
     """The recordings with their annotations as they stand, as a corpus: a training job can go on from a model with it."""
-    workspace, settings = services.workspace, services.settings
+    settings = services.settings
 
     def make() -> dict[str, Any]:
-        with workspace.store.writing() as out:
-            files = write_zip(reviews, id, out, sound=True)  # type: ignore[arg-type]
-        tiers = {file.tier for file in files}
-        tier = tiers.pop() if len(tiers) == 1 else None
-        asked = CorpusOptions.model_validate({"name": reviews.get(id)[0].name, "tier": tier})
-        options = asked.model_dump(include=set(CorpusOptions.model_fields) - {"name"})
-        caps = Caps(settings.max_archive_files, settings.max_archive_bytes)
-        try:
-            row = intake.from_archive(workspace, out.digest, asked.name, options, caps)
-        except Exception:
-            references.drop(workspace, out.digest)
-            raise
-        with db.write() as session:
-            session.add(row)
-            session.flush()
-            return corpus_to_json(row)
+        with references.keeping(services.workspace) as keeping:
+            with keeping.workspace.store.writing() as out:
+                files = write_zip(reviews, id, out, sound=True)  # type: ignore[arg-type]
+            tiers = {file.tier for file in files}
+            tier = tiers.pop() if len(tiers) == 1 else None
+            asked = CorpusOptions.model_validate({"name": reviews.get(id)[0].name, "tier": tier})
+            options = asked.model_dump(include=set(CorpusOptions.model_fields) - {"name"})
+            caps = Caps(settings.max_archive_files, settings.max_archive_bytes)
+            row = intake.from_archive(keeping.workspace, out.digest, asked.name, options, caps)
+            row.owner = caller_id(request)
+            with db.write() as session:
+                session.add(row)
+                session.flush()
+                return corpus_to_json(row)
 
-    body = await asyncio.to_thread(make)
+    body = await services.take_in(make)
     return JSONResponse(body, 201, {"Location": f"/corpora/{body['id']}"})
