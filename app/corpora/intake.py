@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -231,18 +230,13 @@ def allowed(name: str, roots: Sequence[str], where: str | None = None) -> str:
     path = Path(name)
     if not _inside(path, roots):
         raise refusal
-    return os.path.join(_resolved(str(path.parent)), path.name)
+    return os.path.join(os.path.realpath(path.parent), path.name)
 
 
 def _inside(path: Path, roots: Sequence[str]) -> bool:
     """Whether the file, links followed, is under a root that is a folder."""
-    real = os.path.realpath(path) if os.path.islink(path) else os.path.join(_resolved(str(path.parent)), path.name)
+    real = os.path.realpath(path) if os.path.islink(path) else os.path.join(os.path.realpath(path.parent), path.name)
     return any("://" not in root and _below(real, os.path.realpath(root)) for root in roots)
-
-
-@lru_cache(maxsize=4096)
-def _resolved(folder: str) -> str:
-    return os.path.realpath(folder)
 
 
 def _below(name: str, root: str) -> bool:
