@@ -1,7 +1,6 @@
 """The sweeps of a chain of order 1 on scaled probabilities (scaling.py says when they are exact).
 
-    N  packed rows (see packing.py)      B  sequences      Y  labels      T  longest sequence
-    i, j, k  labels of positions t-2, t-1, t
+Axes: see the package.
 
     alpha_t[b, k]  =  p_t[b, k]  sum_j alpha_{t-1}[b, j] E[j, k]
 

@@ -1,7 +1,6 @@
 """Exact inference on a linear chain of labels, of order 1 or 2 (Eqs. pcrf, Zcrf and the messages after them).
 
-    N  packed rows (see packing.py)      B  sequences      Y  labels
-    i, j, k  labels of positions t-2, t-1, t
+Axes: see the package.
 
 The recursions themselves are in sweeps.py (sums; by order in first_order.py and second_order.py) and search.py (best
 sequences, samples).

@@ -1,9 +1,7 @@
 """Ragged sequences as one packed array: all first positions, then all second ones, and so on.
 
 Sequences are sorted by length, longest first, so that position t holds the rows of the first `batch_sizes[t]` sequences.
-Nothing is padded: a row is a segment, and one matrix product scores all segments of a batch.
-
-    N  rows, that is segments of the batch       B  sequences        T  length of the longest sequence
+Nothing is padded: a row is a segment, and one matrix product scores all segments of a batch. Axes: see the package.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Log-potentials of a batch of chains, and the steps in the log domain that everything slow but simple is made of.
 
-N  packed rows (see packing.py)      B  sequences      Y  labels      T  longest sequence
-i, j, k  labels of positions t-2, t-1, t
+Axes: see the package.
 """
 
 from __future__ import annotations

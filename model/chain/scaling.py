@@ -1,7 +1,6 @@
 """What the sweeps over scaled probabilities share: how far scaling is exact, and exp of log-potentials.
 
-    N  packed rows (see packing.py)      B  sequences      Y  labels      T  longest sequence
-    i, j, k  labels of positions t-2, t-1, t
+Axes: see the package.
 
 Why scaling is safe. With p = exp(unary) and E = exp(n-gram log-potentials), a label is lost at a position only if its p
 underflows: if it lies e^-87 (float32) or e^-708 (float64) below the best one there. Its n-grams can lift it again by the

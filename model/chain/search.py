@@ -1,7 +1,6 @@
 """The most probable label sequences of a chain, and samples of it.
 
-N  packed rows (see packing.py)      B  sequences      Y  labels
-i, j, k  labels of positions t-2, t-1, t
+Axes: see the package.
 """
 
 from __future__ import annotations

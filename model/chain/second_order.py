@@ -1,7 +1,6 @@
 """The sweeps of a chain of order 2 on scaled probabilities (scaling.py says when they are exact).
 
-    N  packed rows (see packing.py)      B  sequences      Y  labels      T  longest sequence
-    i, j, k  labels of positions t-2, t-1, t
+Axes: see the package.
 
     alpha_t[b, j, k]  =  p_t[b, k]  sum_i alpha_{t-1}[b, i, j] E[i, j, k]
 

@@ -1,7 +1,6 @@
 """log Z of a chain and its gradients, which are the marginals: by the sweeps of its order, or by sums of logs.
 
-    N  packed rows (see packing.py)      B  sequences      Y  labels      T  longest sequence
-    i, j, k  labels of positions t-2, t-1, t
+Axes: see the package.
 
 One forward and one backward sweep give both: on scaled probabilities in the dtype, or in float64, where the range of the
 n-gram log-potentials allows it (scaling.py); beyond that by sums of logs.

@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from phonechain.features.errors import CorpusError
 from phonechain.features.phones.comparison import LabelComparison
-from phonechain.features.segments import Utterance
+from phonechain.features.segments import Segment, Utterance
 from phonechain.model.labeler import Decoding, PhoneLabeler
 from phonechain.model.learning.extraction import Featurised, featurise
 from phonechain.model.learning.training import Progress
@@ -274,11 +274,7 @@ def score(
     items = featurise(utterances, labeler.features_, progress=lambda done, _: tell("features", done))
     counts = Counter(s.label for i in items for s in i.segments if s.label is not None)
     dropped = Counter({label: count for label, count in counts.items() if label in drop})
-    comparison = labeler.label_set_.mapped(mapping).compare(counts - dropped)
-    class_of = comparison.class_of()
-    unscored: Counter[str] = Counter()
-    rows: dict[int, tuple[NDArray[np.float32], Ints, list[str], list[float]]] = {}
-    unlabelled = 0
+    tally = _Tally(labeler.label_set_.mapped(mapping).compare(counts - dropped))
     for batch in _batches(items):
         if stop is not None and stop():
             break
@@ -287,41 +283,74 @@ def score(
         inputs = [items[i].inputs.select(k) for i, k in zip(batch, kept, strict=True)]
         posteriors, best = labeler.posteriors(inputs, viterbi=decode == "viterbi", groups=groups, normalise=normalise)
         for i, k, p, guess in zip(batch, kept, posteriors, best, strict=True):
-            labels = [items[i].segments[n].label for n in k]
-            scored = [n for n, label in enumerate(labels) if label is not None and label not in comparison.unscored]
-            unlabelled += labels.count(None)
-            unscored.update(label for label in labels if label is not None and label in comparison.unscored)
-            true_labels = [label for n in scored if (label := labels[n]) is not None]
-            durations = [items[i].segments[k[n]].end - items[i].segments[k[n]].start for n in scored]
-            rows[i] = comparison.by_class(p[scored]), class_of[guess[scored]], true_labels, durations
-        tell("scoring", len(rows))
-    order = sorted(rows)
-    names = [name for i in order for name in rows[i][2]]
-    if not names:
-        raise CorpusError(f"expected labelled segments to score, got none in {len(utterances)} utterances")
-    true = np.asarray([comparison.targets.get(name, -1) for name in names], dtype=np.int64)
-    if true.max() < 0:
-        kinds = list(comparison.unknown)
-        raise CorpusError(
-            f"expected labels that the model has, got none in {len(names)} segments labelled "
-            f"{', '.join(kinds[:5])}{', ...' if kinds[5:] else ''}; a map can say what they stand for",
-            value=kinds[0],
+            tally.add(i, [items[i].segments[n] for n in k], p, guess)
+        tell("scoring", len(tally.rows))
+    problems = [{"utterance": i.utterance.id, "message": str(i.error)} for i in items if i.error is not None]
+    return tally.scored(utterances, dropped, problems)
+
+
+class _Answers(NamedTuple):
+    """The scored segments of one utterance: posterior [T, Y], answered class [T], true labels and seconds of each."""
+
+    posterior: NDArray[np.float32]
+    predicted: Ints
+    names: list[str]
+    durations: list[float]
+
+
+@dataclass
+class _Tally:
+    """Answers by the number of their utterance, and counts of what is not scored."""
+
+    comparison: LabelComparison
+    rows: dict[int, _Answers] = field(default_factory=dict)
+    unscored: Counter[str] = field(default_factory=Counter)
+    unlabelled: int = 0
+
+    def add(self, number: int, segments: Sequence[Segment], posterior: NDArray[np.float32], best: Ints) -> None:
+        """One utterance's posteriors [T, Y] and answers [T], for all of its segments."""
+        names, at = [], []
+        for n, segment in enumerate(segments):
+            if segment.label is None:
+                self.unlabelled += 1
+            elif segment.label in self.comparison.unscored:
+                self.unscored[segment.label] += 1
+            else:
+                at.append(n)
+                names.append(segment.label)
+        durations = [segments[n].end - segments[n].start for n in at]
+        predicted = self.comparison.class_of()[best[at]]
+        self.rows[number] = _Answers(self.comparison.by_class(posterior[at]), predicted, names, durations)
+
+    def scored(self, utterances: Sequence[Utterance], dropped: Counter[str], problems: list[dict[str, str]]) -> Scored:
+        """Everything in the order of the utterances. Raises CorpusError where nothing can be scored."""
+        order = sorted(self.rows)
+        names = [name for i in order for name in self.rows[i].names]
+        if not names:
+            raise CorpusError(f"expected labelled segments to score, got none in {len(utterances)} utterances")
+        true = np.asarray([self.comparison.targets.get(name, -1) for name in names], dtype=np.int64)
+        if true.max() < 0:
+            kinds = list(self.comparison.unknown)
+            raise CorpusError(
+                f"expected labels that the model has, got none in {len(names)} segments labelled "
+                f"{', '.join(kinds[:5])}{', ...' if kinds[5:] else ''}; a map can say what they stand for",
+                value=kinds[0],
+            )
+        return Scored(
+            labels=self.comparison.names(),
+            true=true,
+            names=names,
+            posterior=np.concatenate([self.rows[i].posterior for i in order]),
+            predicted=np.concatenate([self.rows[i].predicted for i in order]),
+            utterances=[utterances[i].id for i in order for _ in self.rows[i].names],
+            speakers=[utterances[i].speaker for i in order for _ in self.rows[i].names],
+            comparison=self.comparison,
+            unscored=dict(self.unscored.most_common()),
+            dropped=dict(dropped.most_common()),
+            unlabelled=self.unlabelled,
+            problems=problems,
+            durations=np.asarray([d for i in order for d in self.rows[i].durations]),
         )
-    return Scored(
-        labels=comparison.names(),
-        true=true,
-        names=names,
-        posterior=np.concatenate([rows[i][0] for i in order]),
-        predicted=np.concatenate([rows[i][1] for i in order]),
-        utterances=[utterances[i].id for i in order for _ in rows[i][2]],
-        speakers=[utterances[i].speaker for i in order for _ in rows[i][2]],
-        comparison=comparison,
-        unscored=dict(unscored.most_common()),
-        dropped=dict(dropped.most_common()),
-        unlabelled=unlabelled,
-        problems=[{"utterance": i.utterance.id, "message": str(i.error)} for i in items if i.error is not None],
-        durations=np.asarray([d for i in order for d in rows[i][3]]),
-    )
 
 
 def evaluate(
