@@ -12,6 +12,8 @@ import torch
 
 from phonechain.features.errors import ModelFileError
 
+ALIGNMENT_KIND = "segmental"
+"""The kind among the facts of an alignment model; a model that labels segments names none."""
 MAX_LABELS = 10_000
 MAX_TEXT = 100_000
 """Longest string among the facts, in characters."""

@@ -11,7 +11,7 @@ from phonechain.features.errors import ModelFileError, SettingsError
 from phonechain.features.mfcc import FeatureSettings
 from phonechain.features.phones.readings import recognise
 from phonechain.model.files import modelfile
-from phonechain.model.files.header import Card, Header, Provenance
+from phonechain.model.files.header import ALIGNMENT_KIND, Card, Header, Provenance
 from phonechain.model.networks.build import restore_network, restore_normaliser
 from phonechain.model.phone_model import PhoneModel
 from phonechain.model.settings import TrainingSettings, from_dict, stored_model, to_dict
@@ -82,6 +82,9 @@ def load_model(source: str | Path | bytes, *, name: str | None = None) -> tuple[
         ModelFileError: not a model file, damaged, or one whose parts do not fit together.
     """
     tensors, header = modelfile.read(source, name=name)
+    if header.model.get("kind") == ALIGNMENT_KIND:
+        shown = name or (str(source) if isinstance(source, str | Path) else "the given bytes")
+        raise ModelFileError(f"expected a model that labels given segments, got {shown}, which aligns transcripts")
     try:
         facts = header.model
         settings = stored_model(facts["model"])

@@ -28,6 +28,7 @@ from phonechain.features.mfcc import FeatureSettings, frames
 from phonechain.features.segments import Segment
 from phonechain.features.words.dictionary import Pronunciation
 from phonechain.model.files import modelfile
+from phonechain.model.files.header import ALIGNMENT_KIND
 from phonechain.model.segmental import graph as graphs
 from phonechain.model.segmental import passes, search, sums
 from phonechain.model.segmental.answers import AlignedPhone, AlignedWord, Alignment, Recognition
@@ -37,7 +38,7 @@ from phonechain.model.segmental.network import SemiCRF
 from phonechain.model.segmental.settings import SegmentalSettings, SegmentalTraining
 from phonechain.model.segmental.sums import NEVER
 
-KIND = "segmental"
+KIND = ALIGNMENT_KIND
 """What a model file's header calls these models."""
 
 SILENCES = ("sil", "pau", "sp", "h#", "pause", "<p:>", "_", "#", "silence", "<sil>", "")
