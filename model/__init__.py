@@ -14,6 +14,12 @@ ALIGNMENT = "english-alignment"
 """The alignment model that comes with the package."""
 
 
+def pretrained_names() -> list[str]:
+    """The names of the models that come with the package, sorted."""
+    folder = Path(str(resources.files("phonechain.model.pretrained")))
+    return sorted(path.stem for path in folder.glob("*.safetensors"))
+
+
 def pretrained_path(name: str = "default") -> Path:
     """The file of a model that comes with the package.
 
@@ -27,6 +33,6 @@ def pretrained_path(name: str = "default") -> Path:
     folder = Path(str(resources.files("phonechain.model.pretrained")))
     path = folder / f"{PRETRAINED if name == 'default' else name}.safetensors"
     if path.parent != folder or not path.is_file():
-        names = ", ".join(["default", *sorted(p.stem for p in folder.glob("*.safetensors"))])
+        names = ", ".join(["default", *pretrained_names()])
         raise SettingsError(f"expected a model out of {names}, got {name[:80]!r}", pointer="model", value=name[:80])
     return path

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from phonechain.app.cli import common, options
-from phonechain.model import ALIGNMENT
+from phonechain.model import ALIGNMENT, PRETRAINED, pretrained_names
 
 
 def models(
@@ -18,19 +18,12 @@ def models(
     as_json: options.Json = False,
 ) -> None:
     """List the shipped models, or print a model's card."""
-    card = _card(model if model is not None else common.DEFAULT)
-    if as_json:
-        typer.echo(
-            json.dumps(card if model is not None else [{"file": common.DEFAULT, **card}], ensure_ascii=False, indent=2)
-        )
-        return
     if model is None:
-        table = common.table("model", "version", ("labels", "right"), ("weights", "right"), "description")
-        table.add_row(
-            common.DEFAULT, card["version"], str(len(card["labels"])), str(card["parameters"]), card["description"]
-        )
-        common.console().print(table)
-        typer.echo(f"for phonechain align: {ALIGNMENT} (phonechain models {ALIGNMENT} prints its card)")
+        _list(as_json)
+        return
+    card = _card(model)
+    if as_json:
+        typer.echo(json.dumps(card, ensure_ascii=False, indent=2))
         return
     table = common.table("", "")
     table.show_header = False
@@ -38,6 +31,21 @@ def models(
         if value not in ("", None, [], {}):
             table.add_row(key, _text(value))
     common.console().print(table)
+
+
+def _list(as_json: bool) -> None:
+    names = [common.DEFAULT, *(name for name in pretrained_names() if name not in (PRETRAINED, ALIGNMENT))]
+    cards = [{"file": name, **_card(name)} for name in names]
+    if as_json:
+        typer.echo(json.dumps(cards, ensure_ascii=False, indent=2))
+        return
+    table = common.table("model", "version", ("labels", "right"), ("weights", "right"), "description")
+    for card in cards:
+        table.add_row(
+            card["file"], card["version"], str(len(card["labels"])), str(card["parameters"]), card["description"]
+        )
+    common.console().print(table)
+    typer.echo(f"for phonechain align: {ALIGNMENT} (phonechain models {ALIGNMENT} prints its card)")
 
 
 def _card(model: str) -> dict[str, Any]:

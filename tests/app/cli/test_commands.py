@@ -157,6 +157,8 @@ def test_the_name_of_the_file_chooses_the_format(name: str, tmp_path: Path) -> N
         (["train", str(ROOT / "docs"), "--resume"], "does not exist"),
         (["evaluate", "default", "nowhere"], "nowhere"),
         (["evaluate", "default", str(ROOT / "docs"), "--decode", "guess"], "viterbi"),
+        (["label", AUDIO, SEGMENTS, "-m", "english-alignment"], "labels given segments, got"),
+        (["evaluate", "english-alignment", str(ROOT / "samples")], "which aligns transcripts"),
         (["serve", "--port", "99999"], "PHONECHAIN_PORT"),
         (["serve", "--port", "x"], "port"),
         (["serve", "--host", "192.0.2.1"], "192.0.2.1"),
@@ -214,12 +216,12 @@ def test_help_and_version() -> None:
 
 def test_models_and_cards(capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["models"]) == 0
-    assert "default" in capfd.readouterr().out
+    out = capfd.readouterr().out
+    assert [line.split()[0] for line in out.splitlines() if " 40 " in line] == ["default", "paper", "small"]
     assert main(["models", "default"]) == 0
     assert "licence" in capfd.readouterr().out
     assert main(["models", "--json"]) == 0
-    [card] = json.loads(capfd.readouterr().out)
-    assert card["file"] == "default"
+    assert [card["file"] for card in json.loads(capfd.readouterr().out)] == ["default", "paper", "small"]
 
 
 def test_the_demo_prints_posteriors_and_a_command(capfd: pytest.CaptureFixture[str]) -> None:
