@@ -48,7 +48,8 @@ class Pronouncer:
     def _missing(self, missing: Sequence[str]) -> TranscriptError:
         listed = ", ".join(missing[:SHOWN]) + (f", and {len(missing) - SHOWN} more" if len(missing) > SHOWN else "")
         count = "1 word of the transcript is" if len(missing) == 1 else f"{len(missing)} words of the transcript are"
+        them = "it" if len(missing) == 1 else "them"
         return TranscriptError(
-            f"{count} not in {self.dictionary.name}: {listed}",
+            f"{count} not in {self.dictionary.name}: {listed}; give a dictionary that has {them}",
             pointer="text", value=len(missing), details={"missing": list(missing)},
         )  # fmt: skip

@@ -78,7 +78,7 @@ def test_a_folder_with_its_transcripts(capsys, tmp_path):
     code, shown, err = run(capsys, "align", root, "-o", out, "--doubtful", "3")
     assert code == 1
     assert "failed" in err
-    assert "1 word of the transcript is not in CMUdict: zqxv" in err
+    assert "1 word of the transcript is not in CMUdict: zqxv; give a dictionary that has it" in err
     assert "left out" in err
     assert "no transcript beside it" in err
     assert "the sound does not bear the transcript out" in err
@@ -107,7 +107,7 @@ def test_ones_own_dictionary_and_phones(capsys, tmp_path):
     [
         (
             ["--text", "in zqxv being kzkz"],
-            "2 words of the transcript are not in CMUdict: zqxv, kzkz",
+            "2 words of the transcript are not in CMUdict: zqxv, kzkz; give a dictionary that has them",
         ),
         (["--text", " ... "], "expected words in the transcript, got none"),
         (["--text", "comparatively " * 30], "the transcript is too long for the sound"),
