@@ -135,9 +135,9 @@ def align_folder(
             rows.add(str(audio.relative_to(root)), answer.alignment)
         bars.update("align", len(recordings), len(recordings))
     rows.finish(doubtful, table)
-    wrong = f"; {failed} files could not be used" if failed else ""
+    wrong = f"; {common.counted(failed, 'file')} could not be used" if failed else ""
     where = f" to {out}" if out is not None else ""
-    print(f"aligned {len(rows.rows)} phones of {done} recordings{where}{wrong}", file=sys.stderr)
+    print(f"aligned {len(rows.rows)} phones of {common.counted(done, 'recording')}{where}{wrong}", file=sys.stderr)
     if failed or not done:
         raise typer.Exit(1 if done else 2)
 

@@ -121,6 +121,11 @@ def read_map(path: Path | None) -> dict[str, str | None] | None:
         raise SettingsError(f"expected UTF-8 in {path}, got other bytes", value=str(path)) from None
 
 
+def counted(number: int, noun: str) -> str:
+    """A number with its noun: "1 file", "2 files"."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def percent(share: float | None) -> str:
     """A share as per cent with one decimal; empty for None."""
     return "" if share is None else f"{100 * share:.1f}"

@@ -89,10 +89,10 @@ def _choose_split(corpus: Corpus, split: str | None) -> tuple[str | None, list[U
 
 def _print(found: Evaluation, title: str) -> None:
     per_cent = common.percent
-    speakers = f" of {found.speakers} speakers" if found.speakers is not None else ""
+    speakers = f" of {common.counted(found.speakers, 'speaker')}" if found.speakers is not None else ""
     table = common.table("", ("", "right"), "", title=title)
     table.show_header = False
-    table.add_row("segments", str(found.segments), f"{found.utterances} utterances{speakers}")
+    table.add_row("segments", str(found.segments), f"{common.counted(found.utterances, 'utterance')}{speakers}")
     interval = found.interval
     between = f"{per_cent(interval.low)} to {per_cent(interval.high)} at {100 * interval.level:.0f} %"
     detail = f"{found.errors} segments; {between}, drawn over {found.interval_over}s"

@@ -105,9 +105,11 @@ def label_folder(
             bars.update("label", min(at + BATCH, len(pairs)), len(pairs))
     common.warn(notices.notices())
     ranking.output(doubtful, table)
-    wrong = f"; {failed} files could not be used" if failed else ""
+    wrong = f"; {common.counted(failed, 'file')} could not be used" if failed else ""
     where = f" to {out}" if out is not None else ""
-    print(f"labelled {len(ranking.rows)} segments of {done} recordings{where}{wrong}", file=sys.stderr)
+    print(
+        f"labelled {len(ranking.rows)} segments of {common.counted(done, 'recording')}{where}{wrong}", file=sys.stderr
+    )
     if failed or not done:
         raise typer.Exit(1 if done else 2)
 

@@ -190,9 +190,10 @@ def _splits(
     held = corpora.split_of(corpus, held_name) if held_name is not None else None
     utterances = corpora.split_of(corpus, name) if name is not None else splits.without_held_out(corpus.utterances)
     speakers = len({u.speaker for u in utterances if u.speaker is not None})
+    counted_speakers = common.counted(speakers, "speaker") if speakers else "unknown speakers"
     by = f"split {held_name}" if held_name is not None else "a tenth held out"
     bars.line(
-        f"{len(utterances)} utterances ({f'split {name}' if name else 'all'}; {speakers or 'unknown'} speakers; "
+        f"{common.counted(len(utterances), 'utterance')} ({f'split {name}' if name else 'all'}; {counted_speakers}; "
         f"dev: {by})"
     )
     if (little := scarcity(utterances)) is not None:
