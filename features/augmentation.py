@@ -30,15 +30,20 @@ class AugmentationSettings:
     """How often and how far training changes what it hears; all 0: not at all. Shares are of the utterances of an epoch.
 
     Attributes:
-        warp, warp_range: share whose frequencies are multiplied by exp(U(-range, range)).
+        warp: share whose frequencies are multiplied by exp(U(-warp_range, warp_range)).
+        warp_range: largest change of the frequencies' logarithm.
         stretch: time is multiplied by exp(U(-stretch, stretch)).
-        gain, gain_low, gain_high: share whose level changes by U(low, high) dB.
+        gain: share whose level changes by U(gain_low, gain_high) dB.
+        gain_low, gain_high: limits of that change (dB).
         channel: share that is filtered, smoothly over the bands, with a standard deviation of about 2.5 dB.
-        noise, snr_low, snr_high: share with added noise, coloured at random, U(low, high) dB under the speech.
+        noise: share with added noise, coloured at random, U(snr_low, snr_high) dB under the speech.
+        snr_low, snr_high: limits of that distance (dB).
         cutoff: share that loses all bands above a random one, down to 2.5 kHz.
-        jitter, jitter_deviation: share whose boundaries move, by normal steps of up to that deviation (s).
-        masks, mask_bands: masks over up to that many neighbouring bands.
-        mask_frames: up to that many neighbouring frames of every 1.5 s are masked.
+        jitter: share whose boundaries move, by normal steps whose deviation is drawn for each utterance.
+        jitter_deviation: largest such deviation (s).
+        masks: number of masks over neighbouring bands.
+        mask_bands: most bands under one mask.
+        mask_frames: most neighbouring frames that are masked in every 1.5 s; 0 masks none.
     """
 
     warp: float = 0.0

@@ -32,7 +32,7 @@ class FactorSettings:
     """One input-dependent factor.
 
     Attributes:
-        kind: which family (factors.py).
+        kind: the family of the function that scores a window.
         segments: m, the segments of the window: 1 the labelled one, 2 it and the one before, 3 also the one after.
         labels: n, consecutive labels that the factor scores; 2 and 3 exist for the n-grams seen in training only.
         window: where the window of a factor over n > 1 labels lies: it ends with the last of them ("last", the paper's), or
