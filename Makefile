@@ -52,7 +52,7 @@ test-page: $(STAMP)  ## the page in chromium: its flows, axe, types; needs chrom
 	@$(PIP) -q -e '.[dev,page]'
 	@scripts/vendor_page.sh tools
 	@PATH="$$PWD/.venv/page/node_modules/.bin:$$PATH" AXE=.venv/page/node_modules/axe-core/axe.min.js \
-		$(BIN)/python -m pytest -m "slow or not slow" -n 0 tests/page tests/app/test_page.py
+		$(BIN)/python -m pytest -m "slow or not slow" -n 0 tests/page tests/app/http/test_page.py
 
 storm: $(STAMP)  ## kill KILLS (200) processes of running jobs; nothing may be lost
 	@KILLS=$(KILLS) $(BIN)/python -m tests.storm
