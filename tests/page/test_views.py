@@ -110,6 +110,5 @@ def test_a_review_is_trained_on(page: Any) -> None:
     page.get_by_role("button", name="Train").click()
     page.wait_for_selector(".job-head")
     assert "Training" in page.locator("h1").inner_text()
-    page.wait_for_selector(".state-failed", timeout=120_000)  # one recording is too little, and that is said
-    assert "at least 2 utterances" in page.locator(".bad").inner_text()
+    page.wait_for_selector(".state-succeeded", timeout=240_000)  # a part of the one recording is held out
     page.screenshot(path=Path(os.environ.get("SHOTS", "/tmp")) / "train.png", full_page=True)
