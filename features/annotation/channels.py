@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from typing import TypeVar
 
-from phonechain.features.annotation.base import Source, nfc, pick, shown
+from phonechain.features.annotation.base import Annotation, Source, Tier, nfc, pick, shown
 from phonechain.features.errors import AnnotationError, Notice
+
+Rows = TypeVar("Rows")
 
 
 def channel_number(channel: str, all_channels: Collection[str]) -> int | None:
@@ -51,3 +54,30 @@ def pick_channel(source: Source, recordings: Mapping[str, Collection[str]]) -> t
     message = f"recording {shown(name)} has the channels {listed}; took {shown(channels[0])}"
     notice = Notice("annotation-channels", message, "channel", channels[0])
     return name, channels[0], (notice,)
+
+
+def read_one(
+    source: Source, recordings: Mapping[str, Mapping[str, Rows]], tiers: Callable[[Rows], list[Tier]], format: str
+) -> Annotation:
+    """One recording, and of several channels one. `recordings` has the rows by recording and channel.
+
+    Raises:
+        AnnotationError: the recording or channel that is meant is not there, or it is not said which is.
+    """
+    name, channel, notices = pick_channel(source, recordings)
+    annotation = source.annotation(tiers(recordings[name][channel]), format, notices=notices)
+    annotation.channel = channel_number(channel, recordings[name])
+    return annotation
+
+
+def read_each(
+    source: Source, recordings: Mapping[str, Mapping[str, Rows]], tiers: Callable[[Rows], list[Tier]], format: str
+) -> dict[str, Annotation]:
+    """Every recording by its name; channels but the first have theirs after a blank."""
+    out: dict[str, Annotation] = {}
+    for name, channels in recordings.items():
+        for k, (channel, rows) in enumerate(sorted(channels.items())):
+            annotation = source.annotation(tiers(rows), format)
+            annotation.channel = channel_number(channel, channels)
+            out[name if k == 0 else f"{name} {channel}"] = annotation
+    return out

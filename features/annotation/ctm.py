@@ -21,7 +21,7 @@ from phonechain.features.annotation.base import (
     seconds,
     shown,
 )
-from phonechain.features.annotation.channels import channel_number, pick_channel
+from phonechain.features.annotation.channels import read_each, read_one
 from phonechain.features.annotation.tiers import main_tier
 from phonechain.features.errors import AnnotationError, AnnotationSyntaxError
 from phonechain.features.segments import Segment
@@ -86,22 +86,12 @@ def parse(source: Source) -> Annotation:
         AnnotationSyntaxError: with the line.
         AnnotationError: the recording or channel that is meant is not there, or it is not said which is.
     """
-    recordings = _recordings(source)
-    name, channel, notices = pick_channel(source, {name: list(rows) for name, rows in recordings.items()})
-    annotation = source.annotation(_tiers(recordings[name][channel]), "ctm", notices=notices)
-    annotation.channel = channel_number(channel, recordings[name])
-    return annotation
+    return read_one(source, _recordings(source), _tiers, "ctm")
 
 
 def parse_all(source: Source) -> dict[str, Annotation]:
     """Every recording of the file, by its name; channels but the first have theirs after a blank."""
-    out: dict[str, Annotation] = {}
-    for name, channels in _recordings(source).items():
-        for k, (channel, rows) in enumerate(sorted(channels.items())):
-            annotation = source.annotation(_tiers(rows), "ctm")
-            annotation.channel = channel_number(channel, channels)
-            out[name if k == 0 else f"{name} {channel}"] = annotation
-    return out
+    return read_each(source, _recordings(source), _tiers, "ctm")
 
 
 def write(annotation: Annotation, recording: str | None = None, rate: int | None = None) -> bytes:

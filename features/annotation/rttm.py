@@ -18,7 +18,7 @@ from phonechain.features.annotation.base import (
     number,
     shown,
 )
-from phonechain.features.annotation.channels import channel_number, pick_channel
+from phonechain.features.annotation.channels import read_each, read_one
 from phonechain.features.errors import AnnotationSyntaxError
 from phonechain.features.segments import Segment
 
@@ -92,22 +92,12 @@ def parse(source: Source) -> Annotation:
         AnnotationSyntaxError: with the line.
         AnnotationError: the recording or channel that is meant is not there, or it is not said which is.
     """
-    recordings = _recordings(source)
-    name, channel, notices = pick_channel(source, {name: list(rows) for name, rows in recordings.items()})
-    annotation = source.annotation(_tiers(recordings[name][channel]), "rttm", notices=notices)
-    annotation.channel = channel_number(channel, recordings[name])
-    return annotation
+    return read_one(source, _recordings(source), _tiers, "rttm")
 
 
 def parse_all(source: Source) -> dict[str, Annotation]:
     """Every recording of the file, by its name; channels but the first have theirs after a blank."""
-    out: dict[str, Annotation] = {}
-    for name, channels in _recordings(source).items():
-        for k, (channel, rows) in enumerate(sorted(channels.items())):
-            annotation = source.annotation(_tiers(rows), "rttm")
-            annotation.channel = channel_number(channel, channels)
-            out[name if k == 0 else f"{name} {channel}"] = annotation
-    return out
+    return read_each(source, _recordings(source), _tiers, "rttm")
 
 
 FORMAT = Format("rttm", "NIST RTTM", (".rttm",), "text/plain", sniff, parse, parse_all=parse_all)
