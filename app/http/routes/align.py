@@ -19,10 +19,11 @@ from phonechain.app.alignment import documents, pipeline
 from phonechain.app.alignment.pipeline import Aligned
 from phonechain.app.alignment.transcripts import Pronouncer
 from phonechain.app.http.dependencies import ServicesDep
+from phonechain.app.http.uploads import parse_object
 from phonechain.app.labelling import conversion
 from phonechain.app.labelling import pipeline as labelling
 from phonechain.app.problems.documents import MOST_FINDINGS, finding, invalid_request
-from phonechain.app.problems.errors import InvalidRequest, MalformedBody, UnsupportedMediaType
+from phonechain.app.problems.errors import InvalidRequest, UnsupportedMediaType
 from phonechain.app.schemas import align as schemas
 from phonechain.app.schemas.problems import refusals
 from phonechain.app.settings import Settings
@@ -139,9 +140,9 @@ def _pronouncer(options: schemas.AlignOptions) -> Pronouncer:
 
 async def _receive(request: Request, settings: Settings, files: tuple[str, ...]) -> Upload:
     """Raises UnsupportedMediaType, MalformedBody, InvalidRequest, BodyTooLarge."""
-    kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
+    kind = request.state.media_type
     if kind == "application/json":
-        return Upload(values=_json(await request.body()))
+        return Upload(values=parse_object(await request.body()))
     if kind != "multipart/form-data":
         got = kind or "none"
         raise UnsupportedMediaType(
@@ -171,18 +172,6 @@ async def _receive(request: Request, settings: Settings, files: tuple[str, ...])
             else:
                 upload.values[name] = part
     return upload
-
-
-def _json(document: bytes) -> dict[str, Any]:
-    try:
-        body = json.loads(document)
-    except RecursionError:
-        raise MalformedBody("expected JSON of a few levels, got one nested too deeply") from None
-    except ValueError as error:
-        raise MalformedBody(f"expected JSON, got something else: {error}") from None
-    if not isinstance(body, dict):
-        raise MalformedBody(f"expected a JSON object, got {type(body).__name__}")
-    return body
 
 
 def _checked(options: type[_M], body: type[BaseModel], upload: Upload, request: Request) -> _M:
