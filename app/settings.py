@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import platformdirs
-from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic import ByteSize, Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
@@ -57,8 +57,12 @@ class Settings(BaseSettings):
     models: Path | None = _setting(
         None, "path", "Folder of further model files, each served under its file name without `.safetensors`."
     )
-    max_body_bytes: int = _setting(
-        64 * 2**20, "bytes", "Largest request body; a longer one is refused before it is parsed.", ge=1024, le=2**40
+    max_body_bytes: ByteSize = _setting(
+        ByteSize(64 * 2**20),
+        "bytes",
+        "Largest request body, such as `64MiB`; a longer one is refused before it is parsed.",
+        ge=1024,
+        le=2**40,
     )
     body_timeout: float = _setting(
         30.0,
@@ -136,9 +140,11 @@ class Settings(BaseSettings):
     max_jobs: int = _setting(
         1000, "jobs", "Most jobs that have not ended; further ones are answered 503.", ge=1, le=10**6
     )
-    max_upload_bytes: int = _setting(4 * 2**30, "bytes", "Largest uploaded corpus or model file.", ge=1024, le=2**50)
-    max_archive_bytes: int = _setting(
-        16 * 2**30, "bytes", "Most bytes that an uploaded archive may unpack to.", ge=1024, le=2**50
+    max_upload_bytes: ByteSize = _setting(
+        ByteSize(4 * 2**30), "bytes", "Largest uploaded corpus or model file.", ge=1024, le=2**50
+    )
+    max_archive_bytes: ByteSize = _setting(
+        ByteSize(16 * 2**30), "bytes", "Most bytes that an uploaded archive may unpack to.", ge=1024, le=2**50
     )
     max_archive_files: int = _setting(500_000, "files", "Most members of an uploaded archive.", ge=1, le=10**8)
     corpus_roots: str = _setting(

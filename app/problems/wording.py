@@ -20,6 +20,8 @@ def expected(finding: Mapping[str, Any]) -> str:
         return f"expected JSON, got {finding['ctx']['error']}"
     if finding["type"] == "value_error":
         return str(finding["ctx"]["error"])
+    if finding["type"].startswith("byte_size"):
+        return f"expected a number of bytes such as 64MiB, got {short(finding['input'])!r}"
     message = str(finding["msg"])
     message = message[0].lower() + message[1:]
     for lead in ("input should be ", "value should be "):

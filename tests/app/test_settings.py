@@ -18,6 +18,19 @@ def test_variables_set_fields() -> None:
     assert (known.port, known.max_audio_seconds, known.models) == (9000, 1.5, Path("/x"))
 
 
+@pytest.mark.parametrize(("value", "size"), [("64MiB", 64 * 2**20), ("1.5GB", 1_500_000_000), ("2048", 2048)])
+def test_sizes_take_units(value: str, size: int) -> None:
+    assert load({"PHONECHAIN_MAX_BODY_BYTES": value}).max_body_bytes == size
+
+
+@pytest.mark.parametrize("value", ["12", "64MiB2", "much"])
+def test_a_size_that_is_none_is_refused_with_an_example(value: str) -> None:
+    with pytest.raises(
+        SettingsError, match=r"PHONECHAIN_MAX_BODY_BYTES: expected (a number of bytes such as 64MiB|.*1024)"
+    ):
+        load({"PHONECHAIN_MAX_BODY_BYTES": value})
+
+
 def test_options_win_over_variables() -> None:
     assert load({"PHONECHAIN_PORT": "9000"}, port=1234, host=None).port == 1234
 

@@ -27,7 +27,7 @@ NO_ROUTES = SimpleNamespace(routes=[])
 
 def gateway(app: Any, limit: int, registry: Registry) -> Gateway:
     """The gateway in front of `app`, with a limit below what a setting may be."""
-    settings = Settings(max_body_bytes=1024).model_copy(update={"max_body_bytes": limit})
+    settings = Settings().model_copy(update={"max_body_bytes": limit})
     parts = Services.create(settings, registry, Tracing())
     return Gateway(app, settings, parts.keyring, parts.metrics, parts.tracing, parts.shutdown)
 
