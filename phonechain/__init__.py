@@ -26,6 +26,7 @@ _HOMES = {
     "Segment": "phonechain.features.segments",
     "Utterance": "phonechain.features.segments",
     "align": "phonechain.app.alignment.python",
+    "compare": "phonechain.app.evaluation.compare",
     "pretrained_path": "phonechain.model",
     "read_annotation": "phonechain.features.reading",
     "read_audio": "phonechain.features.reading",
@@ -49,6 +50,7 @@ __all__ = [
     "Segment",
     "Utterance",
     "align",
+    "compare",
     "pretrained_path",
     "read_annotation",
     "read_audio",
@@ -61,6 +63,7 @@ if TYPE_CHECKING:
     from phonechain import plot as plot
     from phonechain.app.alignment.python import align, recognize
     from phonechain.app.client import Client
+    from phonechain.app.evaluation.compare import compare
     from phonechain.features.annotation import Annotation
     from phonechain.features.audio.reader import Audio
     from phonechain.features.corpora import Corpus

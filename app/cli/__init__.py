@@ -18,6 +18,7 @@ from phonechain.app.cli import (
     align,
     check,
     cluster,
+    compare,
     convert,
     db,
     demo,
@@ -69,6 +70,7 @@ app.command("align")(align.align)
 app.command("recognize")(align.recognize)
 app.command("train", cls=train.TrainCommand)(train.train)
 app.command("evaluate")(evaluate.evaluate)
+app.command("compare")(compare.compare)
 app.command("check")(check.check)
 app.command("convert")(convert.convert)
 app.command("models")(models.models)

@@ -189,6 +189,7 @@ class Scored:
         comparison: how the true labels are compared with the model's.
         unscored, dropped, unlabelled, problems: as in Evaluation.
         durations: [N] seconds; None where they are not known.
+        starts: [N] where each segment begins in its recording (s).
     """
 
     labels: list[str]
@@ -204,6 +205,7 @@ class Scored:
     unlabelled: int
     problems: list[dict[str, str]]
     durations: Floats | None = None
+    starts: Floats = field(default_factory=lambda: np.zeros(0))
 
     @property
     def wrong(self) -> NDArray[np.bool_]:
@@ -290,12 +292,12 @@ def score(
 
 
 class _Answers(NamedTuple):
-    """The scored segments of one utterance: posterior [T, Y], answered class [T], true labels and seconds of each."""
+    """The scored segments of one utterance: posterior [T, Y], answered class [T], true label and times of each."""
 
     posterior: NDArray[np.float32]
     predicted: Ints
     names: list[str]
-    durations: list[float]
+    times: list[tuple[float, float]]
 
 
 @dataclass
@@ -318,9 +320,9 @@ class _Tally:
             else:
                 at.append(n)
                 names.append(segment.label)
-        durations = [segments[n].end - segments[n].start for n in at]
+        times = [(segments[n].start, segments[n].end) for n in at]
         predicted = self.comparison.class_of()[best[at]]
-        self.rows[number] = _Answers(self.comparison.by_class(posterior[at]), predicted, names, durations)
+        self.rows[number] = _Answers(self.comparison.by_class(posterior[at]), predicted, names, times)
 
     def scored(self, utterances: Sequence[Utterance], dropped: Counter[str], problems: list[dict[str, str]]) -> Scored:
         """Everything in the order of the utterances. Raises CorpusError where nothing can be scored."""
@@ -336,6 +338,7 @@ class _Tally:
                 f"{', '.join(kinds[:5])}{', ...' if kinds[5:] else ''}; a map can say what they stand for",
                 value=kinds[0],
             )
+        times = np.asarray([pair for i in order for pair in self.rows[i].times], dtype=np.float64)
         return Scored(
             labels=self.comparison.names(),
             true=true,
@@ -349,7 +352,8 @@ class _Tally:
             dropped=dict(dropped.most_common()),
             unlabelled=self.unlabelled,
             problems=problems,
-            durations=np.asarray([d for i in order for d in self.rows[i].durations]),
+            durations=times[:, 1] - times[:, 0],
+            starts=times[:, 0],
         )
 
 

@@ -41,7 +41,7 @@ def test_help_is_quick_and_loads_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=False)
     assert done.returncode == 0, done.stderr
-    for command in ("label", "train", "evaluate", "models", "demo", "serve"):
+    for command in ("label", "train", "evaluate", "compare", "models", "demo", "serve"):
         assert f"\n  {command} " in done.stdout
 
 
@@ -208,7 +208,7 @@ def test_help_and_version() -> None:
     runner = CliRunner()
     assert runner.invoke(app, []).output == runner.invoke(app, ["--help"]).output
     assert runner.invoke(app, ["--version"]).output.startswith("phonechain ")
-    for command in ("label", "train", "evaluate", "models", "demo", "serve"):
+    for command in ("label", "train", "evaluate", "compare", "models", "demo", "serve"):
         result = runner.invoke(app, [command, "--help"])
         assert result.exit_code == 0
         assert "Usage" in result.output
