@@ -1,8 +1,8 @@
 """What training does to frames so that a model learns to ignore it: other voices, tempi, rooms, noises and boundaries.
 
-Everything works on log-mel energies `[F, B]`, so that a corpus is decoded once and changed anew in every epoch at little
-cost. What is done to the power of the bands (gain, channel, noise, a cut-off) goes through the floor of the front end, as
-it would if the sound itself were changed.
+Nearly everything works on log-mel energies `[F, B]`, so that a corpus is decoded once and changed anew in every epoch at
+little cost; clipping alone needs the samples (`clip`), and each recording is clipped once. What is done to the power of the
+bands (gain, channel, noise, a cut-off) goes through the floor of the front end, as it would if the sound itself were changed.
 
 Sources: vocal tract length (Jaitly and Hinton 2013), tempo (Ko et al. 2015), masks (Park et al. 2019, SpecAugment).
 """
@@ -39,6 +39,8 @@ class AugmentationSettings:
         noise: share with added noise, coloured at random, U(snr_low, snr_high) dB under the speech.
         snr_low, snr_high: limits of that distance (dB).
         cutoff: share that loses all bands above a random one, down to 2.5 kHz.
+        clipping: share that is clipped, hard or soft, with peaks U(clip_low, clip_high) dB above the limit.
+        clip_low, clip_high: limits of that excess (dB), drawn once for each recording.
         jitter: share whose boundaries move, by normal steps whose deviation is drawn for each utterance.
         jitter_deviation: largest such deviation (s).
         masks: number of masks over neighbouring bands.
@@ -57,6 +59,9 @@ class AugmentationSettings:
     snr_low: float = 0.0
     snr_high: float = 30.0
     cutoff: float = 0.0
+    clipping: float = 0.0
+    clip_low: float = 3.0
+    clip_high: float = 30.0
     jitter: float = 0.0
     jitter_deviation: float = 0.02
     masks: int = 0
@@ -66,8 +71,8 @@ class AugmentationSettings:
     def __post_init__(self) -> None:
         bounds = {
             "warp_range": (0, 0.5), "stretch": (0, 1), "gain_low": (-80, 80), "gain_high": (-80, 80),
-            "snr_low": (-30, 80), "snr_high": (-30, 80), "jitter_deviation": (0, 0.2), "masks": (0, 20),
-            "mask_bands": (0, 100), "mask_frames": (0, 100),
+            "snr_low": (-30, 80), "snr_high": (-30, 80), "clip_low": (0, 80), "clip_high": (0, 80),
+            "jitter_deviation": (0, 0.2), "masks": (0, 20), "mask_bands": (0, 100), "mask_frames": (0, 100),
         }  # fmt: skip
         for field in fields(self):
             low, high = bounds.get(field.name, (0, 1))
@@ -77,7 +82,7 @@ class AugmentationSettings:
                     f"expected augmentation.{field.name} between {low} and {high}, got {value}",
                     pointer=f"augmentation/{field.name}", value=value, limit=[low, high],
                 )  # fmt: skip
-        for low_name, high_name in (("gain_low", "gain_high"), ("snr_low", "snr_high")):
+        for low_name, high_name in (("gain_low", "gain_high"), ("snr_low", "snr_high"), ("clip_low", "clip_high")):
             if getattr(self, low_name) > getattr(self, high_name):
                 raise SettingsError(
                     f"expected augmentation.{low_name} to be at most {high_name}, got {getattr(self, low_name):g} and "
@@ -88,8 +93,8 @@ class AugmentationSettings:
     @property
     def active(self) -> bool:
         """Whether anything is changed at all."""
-        return any((self.warp, self.stretch, self.gain, self.channel, self.noise, self.cutoff, self.jitter, self.masks,
-                    self.mask_frames))  # fmt: skip
+        return any((self.warp, self.stretch, self.gain, self.channel, self.noise, self.cutoff, self.clipping, self.jitter,
+                    self.masks, self.mask_frames))  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -210,6 +215,17 @@ def random_noise(
     freedom = np.maximum(0.6 * area, 1.0)
     scatter = random.standard_gamma(np.broadcast_to(freedom, power.shape)) / freedom
     return (spectrum * scatter).astype(np.float32)
+
+
+def clip(
+    samples: NDArray[np.float32], settings: AugmentationSettings, random: np.random.Generator
+) -> NDArray[np.float32]:
+    """Samples [n] as an overdriven input gives them, at their own level: cut off, or pressed through tanh."""
+    excess, soft = random.uniform(settings.clip_low, settings.clip_high), random.random() < 0.5
+    limit = float(np.abs(samples).max(initial=0.0)) * 10 ** (-excess / 20)
+    if not limit:
+        return samples
+    return (np.tanh(samples / limit) * limit if soft else np.clip(samples, -limit, limit)).astype(np.float32)
 
 
 def jitter(times: NDArray[np.float64], deviation: float, random: np.random.Generator) -> NDArray[np.float64]:

@@ -252,8 +252,10 @@ class PhoneLabeler(FittedAttributes):
                 progress(Progress("features", done, total, "utterances", what))
 
         features = self._wanted_features()
-        warps = WARPS if warped and features.pooled and self.system.training.augmentation.warp else ()
-        items = featurise(utterances, features, warps=warps, cache=cache, progress=tell)
+        augmentation = self.system.training.augmentation
+        warps = WARPS if warped and features.pooled and augmentation.warp else ()
+        clipping = augmentation if warped and features.bands and augmentation.clipping else None
+        items = featurise(utterances, features, warps=warps, clipping=clipping, cache=cache, progress=tell)
         if not any(i.error is None and i.segments for i in items):
             first = next((str(i.error) for i in items if i.error is not None), "no utterances")
             raise CorpusError(

@@ -7,7 +7,7 @@ F  frames of all of them                                               B  log-me
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -51,6 +51,7 @@ class FramedSequences:
         times: [N, 2] start and end of each segment, seconds from its sequence's first frame.
         period: seconds between two frames.
         augmenter: what makes a training sequence of the frames; None where `values` is normalised already.
+        clipped: [F, B] the same frames of clipped sound, of which training takes some; [0, B] for none.
     """
 
     values: NDArray[np.float32] | NDArray[np.float16]
@@ -58,6 +59,7 @@ class FramedSequences:
     times: NDArray[np.float64]
     period: float
     augmenter: Augmenter | None = None
+    clipped: NDArray[np.float16] = field(default_factory=lambda: np.zeros((0, 0), dtype=np.float16))
 
     @property
     def lengths(self) -> NDArray[np.int64]:
@@ -81,15 +83,24 @@ class Augmenter:
     statistics: Sequence[Statistics]
 
     def __call__(
-        self, sequence: int, frames: NDArray[np.float32], times: NDArray[np.float64], random: np.random.Generator
+        self,
+        sequence: int,
+        frames: NDArray[np.float32],
+        times: NDArray[np.float64],
+        random: np.random.Generator,
+        *,
+        clipped: bool = False,
     ) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
-        """Frames [F', B] and times [T, 2] of a sequence, from its own; the same state of `random` gives the same."""
+        """Frames [F', B] and times [T, 2] of a sequence, from its own; the same state of `random` gives the same.
+
+        Clipped ones are normalised by themselves, not with the speaker's other recordings.
+        """
         mode = draw_mode(self.normaliser.normalise, random)
         frames, times, voice = augment(frames, times, self.settings, self.features, random)
         rows = self.normaliser.scale_frames(frames, self.features, own=mode != "model")
         if mode != "model":
             known = self.statistics[self.speakers[sequence]]
-            if mode == "recording" or voice.additive:
+            if mode == "recording" or voice.additive or clipped:
                 known = Statistics.of(rows)
             else:  # the speaker's other recordings, as if they had been changed in the same way
                 std = self.normaliser.frame_std.numpy()
@@ -176,10 +187,15 @@ class Dataset:
     ) -> FrameBatch:
         values, times = [], []
         for s in chosen:
-            own = np.asarray(frames.values[frames.starts[s] : frames.starts[s + 1]], dtype=np.float32)
+            here = slice(frames.starts[s], frames.starts[s + 1])
+            own = np.asarray(frames.values[here], dtype=np.float32)
             when = frames.times[self.starts[s] : self.starts[s + 1]]
             if frames.augmenter is not None:
-                own, when = frames.augmenter(int(s), own, when, random or np.random.default_rng(int(s)))
+                draw = random or np.random.default_rng(int(s))
+                clipped = bool(len(frames.clipped)) and draw.random() < frames.augmenter.settings.clipping
+                if clipped:
+                    own = np.asarray(frames.clipped[here], dtype=np.float32)
+                own, when = frames.augmenter(int(s), own, when, draw, clipped=clipped)
             values.append(own)
             times.append(when)
         return FrameBatch.of(values, times, packing, frames.period, device)
@@ -249,7 +265,7 @@ def dataset(
     groups = who if mode == "speaker" else list(range(len(good)))
     inputs = normaliser.apply_inputs([i.inputs for i in good], features, groups, mode)
     augmented = augmentation is not None and augmentation.active and bool(features.bands)
-    parts, pieces, y, runs = [], [], [], []
+    parts, pieces, clipped, y, runs = [], [], [], [], []
     for n, item in enumerate(good):
         for positions, indices in labelled_runs([s.label for s in item.segments], index, drop):
             for piece in cut_run(positions, item.segments) if cut else [slice(0, len(positions))]:
@@ -257,6 +273,9 @@ def dataset(
                 source = item.inputs if augmented else inputs[n]
                 whole = source.part(int(kept[0]), int(kept[-1]) + 1)
                 pieces.append((whole.frames, whole.times[kept - kept[0]]))
+                if augmented and len(item.clipped):
+                    other = replace(source, frames=item.clipped)
+                    clipped.append(other.part(int(kept[0]), int(kept[-1]) + 1).frames)
                 parts.append((n, kept))
                 y.extend(indices[piece])
                 runs.append(len(kept))
@@ -267,7 +286,10 @@ def dataset(
         starts,
         np.asarray([n for n, _ in parts], dtype=np.int64),
         _framed(
-            pieces, features, _augmenter(normaliser, features, augmentation, good, who, parts) if augmented else None
+            pieces,
+            features,
+            _augmenter(normaliser, features, augmentation, good, who, parts) if augmented else None,
+            clipped if len(clipped) == len(pieces) else (),
         )
         if features.bands
         else None,
@@ -286,6 +308,7 @@ def _framed(
     pieces: Sequence[tuple[Frames, NDArray[np.float64]]],
     features: FeatureSettings,
     augmenter: Augmenter | None,
+    clipped: Sequence[Frames] = (),
 ) -> FramedSequences:
     kind = np.float32 if augmenter is None else np.float16
     nothing = np.zeros((0, features.bands), dtype=kind)
@@ -295,6 +318,7 @@ def _framed(
         np.concatenate([np.zeros((0, 2)), *(times for _, times in pieces)]),
         features.frame_period,
         augmenter,
+        np.concatenate([nothing, *clipped]).astype(np.float16),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import zlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -14,10 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from phonechain.features.audio.reader import decode
+from phonechain.features.audio.reader import Audio, decode, resample
+from phonechain.features.augmentation import AugmentationSettings, clip
 from phonechain.features.errors import CorpusError, PhonechainError
 from phonechain.features.files import write_whole
-from phonechain.features.inputs import Inputs, extract_inputs, no_inputs
+from phonechain.features.inputs import Frames, Inputs, extract_inputs, no_inputs
 from phonechain.features.mfcc import FeatureSettings
 from phonechain.features.pooling import extract
 from phonechain.features.segments import Segment, Utterance, prepare
@@ -29,6 +31,7 @@ class Featurised:
 
     Attributes:
         warped: [W, T, D] the segment features once more for each warp of the filter bank that was asked for.
+        clipped: [F, B] the frames of the sound when it is clipped, [0, 0] unless asked for.
     """
 
     utterance: Utterance
@@ -36,6 +39,7 @@ class Featurised:
     inputs: Inputs
     error: PhonechainError | None = None
     warped: NDArray[np.float32] = field(default_factory=lambda: np.zeros((0, 0, 0), dtype=np.float32))
+    clipped: Frames = field(default_factory=lambda: np.zeros((0, 0), dtype=np.float32))
 
 
 def featurise(
@@ -43,6 +47,7 @@ def featurise(
     settings: FeatureSettings,
     *,
     warps: Sequence[float] = (),
+    clipping: AugmentationSettings | None = None,
     cache: Path | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[Featurised]:
@@ -50,11 +55,12 @@ def featurise(
 
     Args:
         warps: factors of the filter bank under which the segment features are wanted as well, for augmentation.
+        clipping: how sound is clipped for augmentation; None for not at all.
         cache: folder for the results of just these files, segments and settings; a second call reads them back. Frames are
             kept at 16 bits there, and come back so the first time too.
         progress: called with (done, total).
     """
-    stored = None if cache is None else cache / f"features-{_fingerprint(utterances, settings, warps)}.npz"
+    stored = None if cache is None else cache / f"features-{_fingerprint(utterances, settings, warps, clipping)}.npz"
     if stored is not None and stored.exists():
         return _read_cache(stored, utterances, settings)
     results: list[Featurised] = []
@@ -62,10 +68,11 @@ def featurise(
     # one utterance a thread: the matrix library's own threads would only get in each other's way
     with threadpool_limits(1), ThreadPoolExecutor(max_workers=workers) as pool:
         try:
-            for n, result in enumerate(pool.map(lambda u: _featurise_one(u, settings, warps), utterances), 1):
+            for n, result in enumerate(pool.map(lambda u: _featurise_one(u, settings, warps, clipping), utterances), 1):
                 if stored is not None:
                     frames = result.inputs.frames.astype(np.float16)
-                    result = replace(result, inputs=replace(result.inputs, frames=frames))
+                    clipped = result.clipped.astype(np.float16)
+                    result = replace(result, inputs=replace(result.inputs, frames=frames), clipped=clipped)
                 results.append(result)
                 if progress is not None:
                     progress(n, len(utterances))
@@ -77,15 +84,22 @@ def featurise(
     return results
 
 
-def _featurise_one(utterance: Utterance, settings: FeatureSettings, warps: Sequence[float]) -> Featurised:
+def _featurise_one(
+    utterance: Utterance, settings: FeatureSettings, warps: Sequence[float], clipping: AugmentationSettings | None
+) -> Featurised:
     nothing = no_inputs(settings)
     try:
         audio = decode(utterance.audio, channel=utterance.channel, rate=settings.rate)
         segments, _ = prepare(utterance.segments, audio.duration)
         made = Featurised(utterance, segments, extract_inputs(audio, segments, settings))
-        if not warps:
-            return made
-        return replace(made, warped=np.stack([extract(audio, segments, settings, warp=w) for w in warps]))
+        if warps:
+            made = replace(made, warped=np.stack([extract(audio, segments, settings, warp=w) for w in warps]))
+        if clipping is not None and settings.bands:
+            random = np.random.default_rng(zlib.crc32(utterance.id.encode()))
+            changed = Audio(clip(resample(audio.samples, audio.rate, settings.rate), clipping, random), settings.rate)
+            frames = extract_inputs(changed, segments, replace(settings, pooled=False)).frames
+            made = replace(made, clipped=frames)
+        return made
     except PhonechainError as error:
         return Featurised(utterance, [], nothing, error)
     except OSError as error:
@@ -93,8 +107,16 @@ def _featurise_one(utterance: Utterance, settings: FeatureSettings, warps: Seque
         return Featurised(utterance, [], nothing, CorpusError(reason))
 
 
-def _fingerprint(utterances: Sequence[Utterance], settings: FeatureSettings, warps: Sequence[float]) -> str:
-    digest = hashlib.sha256(json.dumps([settings.to_dict(), list(warps)], sort_keys=True).encode())
+def _fingerprint(
+    utterances: Sequence[Utterance],
+    settings: FeatureSettings,
+    warps: Sequence[float],
+    clipping: AugmentationSettings | None,
+) -> str:
+    wanted: list[object] = [settings.to_dict(), list(warps)]
+    if clipping is not None:
+        wanted.append([clipping.clip_low, clipping.clip_high])
+    digest = hashlib.sha256(json.dumps(wanted, sort_keys=True).encode())
     for u in utterances:
         stat = u.audio.stat() if u.audio.exists() else None
         digest.update(
@@ -110,6 +132,9 @@ def _write_cache(path: Path, results: Sequence[Featurised]) -> None:
         "segments": np.concatenate([r.inputs.segments for r in results]),
         "times": np.concatenate([r.inputs.times for r in results]),
         "frames": np.concatenate([r.inputs.frames for r in results]),
+        "clipped": np.concatenate([r.clipped for r in results if r.clipped.size]) if any(
+            r.clipped.size for r in results
+        ) else np.zeros((0, 0), dtype=np.float16),
         "boundaries": np.asarray(
             [(s.start, s.end) for r in results for s in r.segments], dtype=np.float64
         ).reshape(-1, 2),
@@ -132,7 +157,7 @@ def _read_cache(path: Path, utterances: Sequence[Utterance], settings: FeatureSe
     with np.load(path, allow_pickle=False) as stored:
         arrays = {key: stored[key] for key in stored.files}
     results, at, frame = [], 0, 0
-    warped = arrays["warped"]
+    warped, clipped = arrays["warped"], arrays.get("clipped", np.zeros((0, 0), dtype=np.float16))
     for u, length, frames, error in zip(
         utterances, arrays["lengths"], arrays["frame_counts"], arrays["errors"], strict=True
     ):
@@ -145,5 +170,10 @@ def _read_cache(path: Path, utterances: Sequence[Utterance], settings: FeatureSe
         ]
         inputs = Inputs(arrays["segments"][here], arrays["times"][here], arrays["frames"][there], settings.frame_period)
         problem = CorpusError(str(error)) if error else None
-        results.append(Featurised(u, segments, inputs, problem, warped[:, here] if warped.size else warped))
+        results.append(
+            Featurised(
+                u, segments, inputs, problem, warped[:, here] if warped.size else warped,
+                clipped[there] if clipped.size else clipped,
+            )
+        )  # fmt: skip
     return results

@@ -144,7 +144,7 @@ def fingerprint(settings: ModelSettings, labels: Sequence[str], *sets: Dataset) 
     for data in sets:
         arrays = [data.x, data.y, data.starts]
         if data.frames is not None:
-            arrays += [data.frames.values, data.frames.times]
+            arrays += [data.frames.values, data.frames.times, data.frames.clipped]
         for array in arrays:
             digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()[:24]

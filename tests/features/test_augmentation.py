@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from phonechain.features.augmentation import (
     AugmentationSettings,
     augment,
+    clip,
     jitter,
     mask,
     random_noise,
@@ -144,7 +145,22 @@ def test_masks_are_stretches_of_zeros() -> None:
     assert bands + rows > 0
 
 
-@pytest.mark.parametrize("wrong", [{"warp": 1.5}, {"noise": -0.1}, {"gain_low": 5, "gain_high": 1}, {"masks": 99}])
+@pytest.mark.parametrize("seed", range(4))
+def test_clipped_sound_keeps_its_level_and_loses_what_is_above_the_limit(seed: int) -> None:
+    settings = AugmentationSettings(clipping=1, clip_low=12, clip_high=12)
+    quiet = 0.3 * sound(seed)
+    clipped = clip(quiet, settings, np.random.default_rng(seed))
+    limit = np.abs(quiet).max() * 10 ** (-12 / 20)
+    assert np.abs(clipped).max() == pytest.approx(limit, rel=0.01)
+    small = np.abs(quiet) < 0.1 * limit
+    np.testing.assert_allclose(clipped[small], quiet[small], rtol=0.01)
+    assert np.array_equal(clip(np.zeros(10, np.float32), settings, np.random.default_rng(0)), np.zeros(10))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"clip_low": 9, "clip_high": 3}, {"warp": 1.5}, {"noise": -0.1}, {"gain_low": 5, "gain_high": 1}, {"masks": 99}],
+)
 def test_settings_outside_their_bounds_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(SettingsError, match="augmentation"):
         AugmentationSettings(**wrong)  # type: ignore[arg-type]

@@ -8,16 +8,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import soundfile
 
 from phonechain.features.augmentation import AugmentationSettings
 from phonechain.features.errors import CorpusError
 from phonechain.features.mfcc import FeatureSettings
 from phonechain.features.segments import Segment, Utterance
 from phonechain.model.learning.dataset import SMALLEST_BATCH, Dataset, dataset
-from phonechain.model.learning.extraction import Featurised
+from phonechain.model.learning.extraction import Featurised, featurise
 from phonechain.model.learning.normaliser import Normaliser
 from phonechain.model.learning.splits import PIECE, cut_run, hold_out, labelled_runs, part
 from phonechain.model.settings import preset
+from tests.features.speechlike import speechlike
 from tests.model.test_presets import corpus
 
 FEATURES = FeatureSettings(bands=40, pooled=False)
@@ -139,6 +141,36 @@ def test_augmentation_repeats_with_the_state_and_leaves_data_to_test_on_alone() 
     assert one is not None
     assert two is not None
     assert all(np.array_equal(a, b) for a, b in zip(one.frames, two.frames, strict=True))
+
+
+def test_clipped_frames_take_the_place_of_the_recorded_ones_as_often_as_wanted() -> None:
+    items = [replace(i, clipped=np.full_like(i.inputs.frames, 7.0, dtype=np.float16)) for i in corpus(30, 1)]
+
+    def flat(share: float) -> int:
+        data = made(items, AugmentationSettings(clipping=share))
+        batch = data.batch(np.arange(len(data)), random=np.random.default_rng(1))
+        assert batch.frames is not None
+        return sum(bool((f == f[0]).all()) for f in batch.frames.frames)
+
+    assert flat(0.0) == 0
+    assert flat(1.0) == 30
+    assert 5 < flat(0.5) < 25
+
+
+def test_clipped_frames_are_those_of_the_clipped_sound_and_come_back_from_the_cache(tmp_path: Path) -> None:
+    settings = AugmentationSettings(clipping=0.1)
+    path = tmp_path / "a.wav"
+    samples = np.asarray(speechlike(16000, 1.0, seed=3), dtype=np.float32)
+    soundfile.write(path, samples, 16000, subtype="FLOAT")
+    u = Utterance("a", path, [Segment(0.3, 0.5, "a"), Segment(0.5, 0.7, "b")])
+    [plain] = featurise([u], FEATURES)
+    [first] = featurise([u], FEATURES, clipping=settings, cache=tmp_path / "cache")
+    [again] = featurise([u], FEATURES, clipping=settings, cache=tmp_path / "cache")
+    assert not len(plain.clipped)
+    assert np.array_equal(first.clipped, again.clipped)
+    assert first.clipped.shape == plain.inputs.frames.shape
+    assert np.abs(first.clipped.astype(np.float32) - plain.inputs.frames).max() > 1
+    assert len(list((tmp_path / "cache").iterdir())) == 1
 
 
 def test_data_to_test_on_is_what_labelling_sees() -> None:
