@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from phonechain.features.phones.comparison import LabelComparison, LabelSet
 from phonechain.features.segments import Segment
+from phonechain.model.given import Pronunciation, pronunciation
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,9 @@ class LabelledSegment:
         entropy: of the posterior over all labels, in nats: 0 where the model is sure, log Y where it knows nothing.
         compared_as: the label of the model that `given` was compared with, where it is spelled otherwise; several with
             strokes between, where the folding takes them for one.
+        pronunciation: how well the segment fits the given label (see model.given); None as its posterior is.
+        given_support: the probability that the given label is right, from the sound and from all other given labels (see
+            model.given); None unless asked for.
 
     Examples:
         >>> n_best = [("HH", 0.91), ("F", 0.05)]
@@ -43,6 +47,8 @@ class LabelledSegment:
     given_rank: int | None = None
     compared_as: str | None = None
     entropy: float | None = None
+    pronunciation: Pronunciation | None = None
+    given_support: float | None = None
 
 
 def answers(
@@ -52,10 +58,12 @@ def answers(
     segments: Sequence[Segment],
     n_best: int,
     comparison: LabelComparison | None = None,
+    supported: NDArray[np.float32] | None = None,
 ) -> list[LabelledSegment]:
     """The segments of one recording with their answers, from p(label | x) [T, Y] and the labels' indices [T].
 
-    Given labels are compared through `comparison`; None chooses the folding that fits these segments.
+    Given labels are compared through `comparison`; None chooses the folding that fits these segments. `supported` are
+    posteriors [T, Y] after the evidence of the given labels.
     """
     if comparison is None:
         comparison = LabelSet(tuple(labels)).compare(segment.label for segment in segments)
@@ -65,18 +73,24 @@ def answers(
     names = comparison.names()
     exact = posteriors.astype(np.float64)
     entropies = -(exact * np.log(np.maximum(exact, np.finfo(np.float64).tiny))).sum(1)  # 0 log 0 is 0
+    rivals = np.sort(classes, axis=1)[:, -2:]  # of a given label: the largest, or if that is its own the second
+    support = None if supported is None else comparison.by_class(supported)
     found = []
     for t, (label, segment) in enumerate(zip(best, segments, strict=True)):
         given = None if segment.label is None else comparison.targets.get(segment.label)
+        own = None if given is None else float(classes[t, given])
+        rival = 0.0 if rivals.shape[1] < 2 else float(rivals[t, 0 if own == rivals[t, 1] else 1])
         found.append(
             LabelledSegment(
                 segment.start, segment.end, labels[label], float(posteriors[t, label]),
                 [(labels[k], float(posteriors[t, k])) for k in order[t, : max(0, n_best)]],
                 segment.label,
-                None if given is None else float(classes[t, given]),
+                own,
                 None if given is None else int(ranks[t, given]),
                 None if given is None or names[given] == segment.label else names[given],
                 float(entropies[t]),
+                None if own is None else pronunciation(own, rival, segment.end - segment.start),
+                None if given is None or support is None else float(support[t, given]),
             )
         )  # fmt: skip
     return found

@@ -26,6 +26,7 @@ from phonechain.model.answers import LabelledSegment, answers
 from phonechain.model.files import storage
 from phonechain.model.files.header import Card, Provenance
 from phonechain.model.fitted import FittedAttributes
+from phonechain.model.given import evidence
 from phonechain.model.learning import warm_start
 from phonechain.model.learning.extraction import Featurised, featurise
 from phonechain.model.learning.fitting import Run
@@ -298,12 +299,15 @@ class PhoneLabeler(FittedAttributes):
         groups: Sequence[int] | None = None,
         normalise: str | None = None,
         comparisons: Sequence[LabelComparison] | None = None,
+        support: bool = False,
     ) -> list[list[LabelledSegment]]:
         """The same for several recordings at once, from what the model sees of them, in one batch.
 
         Args:
             groups: which speaker each recording is of; by default each is normalised by itself.
             comparisons: how each recording's given labels are compared; by default by the folding that fits them.
+            support: whether given labels get the probability that they are right in view of all others (`given_support`),
+                for a second pass of the model; a MEMM has none.
         """
         if decode not in ("posterior", "viterbi"):
             raise SettingsError(
@@ -312,8 +316,12 @@ class PhoneLabeler(FittedAttributes):
         posteriors, best = self.posteriors(items, viterbi=decode == "viterbi", groups=groups, normalise=normalise)
         if comparisons is None:
             comparisons = [self.label_set_.compare(s.label for s in each) for each in segments]
-        rows = zip(posteriors, best, segments, comparisons, strict=True)
-        return [answers(self.labels_, p, b, s, n_best, c) for p, b, s, c in rows]
+        supported: Sequence[Array | None] = [None] * len(posteriors)
+        if support and self._require_model().settings.chain == "crf":
+            given = [evidence(s, c) for s, c in zip(segments, comparisons, strict=True)]
+            supported = self.posteriors(items, groups=groups, normalise=normalise, evidence=given)[0]
+        rows = zip(posteriors, best, segments, comparisons, supported, strict=True)
+        return [answers(self.labels_, p, b, s, n_best, c, u) for p, b, s, c, u in rows]
 
     def posteriors(
         self,
@@ -322,12 +330,16 @@ class PhoneLabeler(FittedAttributes):
         viterbi: bool = False,
         groups: Sequence[int] | None = None,
         normalise: str | None = None,
+        evidence: Sequence[Array] | None = None,
     ) -> tuple[list[Array], list[NDArray[np.int64]]]:
-        """For each recording p(label | x) [T, Y], calibrated, and the label indices [T] that are answered."""
+        """For each recording p(label | x) [T, Y], calibrated, and the label indices [T] that are answered.
+
+        `evidence` on the labels, log p(g_t | y_t) [T, Y] (see model.given), goes into the posteriors.
+        """
         mode = self.normalisation(normalise, known_speakers=groups is not None)
         inputs = [i if isinstance(i, Inputs) else from_array(i) for i in items]
         own = None if mode == "recording" and normalise is not None else groups
-        return self._require_model().posteriors(inputs, viterbi=viterbi, groups=own, mode=mode)
+        return self._require_model().posteriors(inputs, viterbi=viterbi, groups=own, mode=mode, evidence=evidence)
 
     def label_sequence(self, audio: Audio, segments: Sequence[Segment], *, n_best: int = 5) -> SequenceAnswer:
         """The labels of one recording as a sequence: its probability, the n most probable ones, how much is left open.

@@ -52,12 +52,18 @@ class PhoneModel:
         viterbi: bool = False,
         groups: Sequence[int] | None = None,
         mode: Mode = "model",
+        evidence: Sequence[NDArray[np.float32]] | None = None,
     ) -> tuple[list[NDArray[np.float32]], list[NDArray[np.int64]]]:
         """For each utterance p(label | x) [T, Y], calibrated, and the label indices [T] that are answered.
 
         Args:
             viterbi: answer the most probable sequence instead of the most probable label of each segment.
             groups: which utterances are normalised together unless `mode` is "model"; by default each by itself.
+            evidence: on the labels of each utterance, log p(g_t | y_t) [T, Y] (see model.given), which posteriors then take
+                into account.
+
+        Raises:
+            SettingsError: evidence for a chain that takes none.
         """
         kept = [n for n, i in enumerate(items) if len(i)]
         nothing = np.zeros((0, len(self.labels)), dtype=np.float32)
@@ -67,7 +73,11 @@ class PhoneModel:
         group = list(range(len(items))) if groups is None else list(groups)
         order, packing, h = self._encode([items[n] for n in kept], [group[n] for n in kept], mode)
         with torch.inference_mode():
-            p = self.network.posteriors(h, packing, temperature=self.temperature)
+            if evidence is None:
+                p = self.network.posteriors(h, packing, temperature=self.temperature)
+            else:
+                rows = torch.from_numpy(np.concatenate([evidence[kept[n]] for n in order]))[packing.from_concatenated]
+                p = self.network.posteriors_with_evidence(h, rows, packing, temperature=self.temperature)
             best = self.network.decode(h, packing) if viterbi else p.argmax(1)
         for n, p_n, best_n in zip(order, packing.split(p), packing.split(best), strict=True):
             all_p[kept[n]], all_best[kept[n]] = p_n.numpy(), best_n.numpy()

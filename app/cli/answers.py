@@ -25,10 +25,11 @@ def render(
     format: str,
     *,
     entropy: bool = False,
+    gop: bool = False,
 ) -> bytes:
     """The answer of `POST /classify` (`json`), or an annotation file. Raises AnnotationError."""
     if format == "json":
-        answer = to_json(labeler, model, ready, labelled, entropy=entropy)
+        answer = to_json(labeler, model, ready, labelled, entropy=entropy, gop=gop)
         return json.dumps(answer, ensure_ascii=False, indent=2).encode("utf-8") + b"\n"
     from phonechain.app.labelling import pipeline
 
@@ -36,7 +37,13 @@ def render(
 
 
 def to_json(
-    labeler: PhoneLabeler, name: str, ready: Prepared, labelled: Sequence[LabelledSegment], *, entropy: bool = False
+    labeler: PhoneLabeler,
+    name: str,
+    ready: Prepared,
+    labelled: Sequence[LabelledSegment],
+    *,
+    entropy: bool = False,
+    gop: bool = False,
 ) -> dict[str, Any]:
     """The answer of `POST /classify`, without its timing."""
     from phonechain.app.labelling.pipeline import with_skipped
@@ -53,6 +60,7 @@ def to_json(
         sequences=len(ready.starts) + 1,
         comparison=ready.comparison,
         entropy=entropy,
+        pronunciation=gop,
         normalised=ready.normalised,
     )
 
@@ -66,6 +74,7 @@ def write(
     *,
     all_speakers: bool = False,
     entropy: bool = False,
+    gop: bool = False,
 ) -> None:
     """Write the answers to one tier, or with `all_speakers` to several: tables under each other, JSON with a list.
 
@@ -73,12 +82,14 @@ def write(
         AnnotationError, OSError: it cannot be written.
     """
     if format == "table":
-        print_tables(tiers, out, named=all_speakers, entropy=entropy)
+        print_tables(tiers, out, named=all_speakers, entropy=entropy, gop=gop)
     elif not all_speakers:
         [(ready, labelled)] = tiers
-        common.write_output(render(labeler, model, ready, labelled, format, entropy=entropy), out)
+        common.write_output(render(labeler, model, ready, labelled, format, entropy=entropy, gop=gop), out)
     elif format == "json":
-        body = {"tiers": [to_json(labeler, model, ready, labelled, entropy=entropy) for ready, labelled in tiers]}
+        body = {
+            "tiers": [to_json(labeler, model, ready, labelled, entropy=entropy, gop=gop) for ready, labelled in tiers]
+        }
         common.write_output(json.dumps(body, ensure_ascii=False, indent=2).encode("utf-8") + b"\n", out)
     else:
         from phonechain.app.labelling import speakers
@@ -92,6 +103,7 @@ def print_tables(
     *,
     named: bool = False,
     entropy: bool = False,
+    gop: bool = False,
 ) -> None:
     """A table per tier, under its name if `named`, on standard output or in a file."""
     from io import StringIO
@@ -103,12 +115,12 @@ def print_tables(
     for ready, labelled in tiers:
         if named:
             console.print(ready.tier.name, markup=False)
-        console.print(_table(ready, labelled, entropy))
+        console.print(_table(ready, labelled, entropy, gop))
     if out is not None:
         common.write_output(text.getvalue().encode("utf-8"), out)
 
 
-def _table(ready: Prepared, labelled: Sequence[LabelledSegment], entropy: bool) -> Table:
+def _table(ready: Prepared, labelled: Sequence[LabelledSegment], entropy: bool, gop: bool) -> Table:
     """One row per segment: its label and posterior, those of the given label if there is one, and the runners-up.
 
     A column says under which name a given label is compared where that differs. A skipped segment has only its times and
@@ -124,6 +136,8 @@ def _table(ready: Prepared, labelled: Sequence[LabelledSegment], entropy: bool) 
     renamed = any(segment.compared_as is not None for segment in labelled)
     if given:
         columns += ["given", *(["compared as"] if renamed else []), ("its posterior", "right"), ("rank", "right")]
+        if gop:
+            columns += [("log posterior", "right"), ("log ratio", "right"), ("GOP", "right")]
     if more:
         columns.append("runners-up")
     table = common.table(*columns)
@@ -139,6 +153,9 @@ def _table(ready: Prepared, labelled: Sequence[LabelledSegment], entropy: bool) 
                 f"{segment.given_posterior:.3f}" if segment.given_posterior is not None else "",
                 str(segment.given_rank) if segment.given_rank is not None else "",
             ]
+            if gop:
+                scores = segment.pronunciation
+                row += ["", "", ""] if scores is None else [f"{value:.3f}" for value in scores.to_json().values()]
         if more:
             row.append("  ".join(f"{name} {posterior:.3f}" for name, posterior in segment.n_best[1:]))
         table.add_row(*row)

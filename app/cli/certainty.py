@@ -25,7 +25,10 @@ COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A segment and its certainty: the posterior of its given label, or of its answer, or none.
+    """A segment and its certainty: the support of its given label, or the posterior of its answer, or none.
+
+    Support is the probability that the given label is right in view of the sound and of all other given labels; a model
+    that has none (a MEMM) gives the label's posterior instead.
 
     The two are no common measure, since a right answer to a wrong label has a high posterior and the label a low one; they
     are ranked separately.
@@ -54,7 +57,8 @@ class Ranking:
 
         for n, segment in enumerate(with_skipped(ready, labelled)):
             if segment.given_posterior is not None:
-                self.rows.append(Row("given", segment.given_posterior, file, n, segment))
+                support = segment.given_posterior if segment.given_support is None else segment.given_support
+                self.rows.append(Row("given", support, file, n, segment))
             elif segment.posterior is not None:
                 self.rows.append(Row("answer", segment.posterior, file, n, segment))
             else:
@@ -74,13 +78,13 @@ class Ranking:
         if not rows:
             return
         table = common.table(
-            "file", ("start", "right"), ("end", "right"), "given", ("posterior", "right"), "label",
+            "file", ("start", "right"), ("end", "right"), "given", ("support", "right"), "label",
             ("posterior", "right"), title="Least certain given labels",
         )  # fmt: skip
         for row in rows:
             s = row.segment
             table.add_row(
-                row.file, f"{s.start:.3f}", f"{s.end:.3f}", s.given or "", f"{row.certainty:.4f}", s.label or "",
+                row.file, f"{s.start:.3f}", f"{s.end:.3f}", s.given or "", f"{row.certainty:.4g}", s.label or "",
                 f"{s.posterior:.4f}",
             )  # fmt: skip
         common.console().print(table)

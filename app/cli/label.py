@@ -50,6 +50,14 @@ def label(
     entropy: Annotated[
         bool, typer.Option("--entropy", help="Show the entropy of each segment's posterior, in nats (table and JSON).")
     ] = False,
+    gop: Annotated[
+        bool,
+        typer.Option(
+            "--gop",
+            help="Show how well each segment fits its given label: log posterior, log posterior ratio, goodness of "
+            "pronunciation (table and JSON).",
+        ),
+    ] = False,
     fix: options.Fix = False,
     on_bad_segment: options.BadSegment = "refuse",
     gaps: options.Gaps = "across",
@@ -85,8 +93,9 @@ def label(
 ) -> None:
     """Label the segments of recordings.
 
-    A segment's certainty is the posterior of its given label if the model knows that label, else of its answer; the two
-    are ranked separately.
+    A segment's certainty is the support of its given label if the model knows that label: the probability that it is
+    right, in view of the sound and of all other given labels. Without such a label it is the posterior of the answer. The
+    two are ranked separately.
     """
     checked = options.check_options(
         utterance=utterance,
@@ -109,7 +118,7 @@ def label(
     if audio.is_dir():
         if segments is not None:
             raise SettingsError(f"SEGMENTS ({segments}) cannot be given with a folder: they lie beside its recordings")
-        label_folder(audio, out, model, format, checked, doubtful, table, entropy=entropy, normalise=normalise)
+        label_folder(audio, out, model, format, checked, doubtful, table, entropy=entropy, gop=gop, normalise=normalise)
         return
     common.check_file(audio, "a sound file")
     if segments is None:
@@ -118,12 +127,13 @@ def label(
     common.check_output(out)
     form = _output_format(format, out)
     labeler = common.load_model(model)
+    support = bool(doubtful) or table is not None
     if all_speakers:
-        labelled_tiers = label_all_speakers(labeler, audio, segments, normalise=normalise, **checked)
+        labelled_tiers = label_all_speakers(labeler, audio, segments, normalise=normalise, support=support, **checked)
     else:
-        labelled_tiers = [label_files(labeler, audio, segments, normalise=normalise, **checked)]
+        labelled_tiers = [label_files(labeler, audio, segments, normalise=normalise, support=support, **checked)]
     common.warn(dict.fromkeys(notice for ready, _ in labelled_tiers for notice in ready.notices))
-    answers.write(labeler, model, labelled_tiers, form, out, all_speakers=all_speakers, entropy=entropy)
+    answers.write(labeler, model, labelled_tiers, form, out, all_speakers=all_speakers, entropy=entropy, gop=gop)
     if plot is not None:
         picture.draw(audio, channel, labelled_tiers, plot)
     if doubtful or table is not None:
@@ -162,6 +172,7 @@ def label_files(
     n_best: int,
     decode: Any,
     normalise: str | None = None,
+    support: bool = False,
     mapping: Any = None,
     utterance: str | None = None,
     shift: Any = 0.0,
@@ -180,6 +191,7 @@ def label_files(
         decode=decode,
         comparisons=[ready.comparison],
         normalise=normalise,
+        support=support,
     )
     ready.normalised = labeler.normalisation(normalise)
     return ready, labelled

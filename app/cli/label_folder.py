@@ -48,6 +48,7 @@ def label_folder(
     table: Path | None,
     *,
     entropy: bool = False,
+    gop: bool = False,
     normalise: str | None = None,
 ) -> None:
     """Label every pair below `root`, and write the answers to the same tree below `out`.
@@ -86,6 +87,7 @@ def label_folder(
                 comparisons=[one.ready.comparison for one in work],
                 groups=[speakers.setdefault(one.pair.speaker or f"\0{n}", len(speakers)) for n, one in enumerate(work)],
                 normalise=normalise,
+                support=bool(doubtful) or table is not None,
                 **decoding,
             )
             for one, labelled in zip(work, batch, strict=True):
@@ -93,7 +95,7 @@ def label_folder(
                 one.ready.normalised = labeler.normalisation(normalise, known_speakers=True)
                 try:
                     if out is not None:
-                        data = answers.render(labeler, model, one.ready, labelled, one.format, entropy=entropy)
+                        data = answers.render(labeler, model, one.ready, labelled, one.format, entropy=entropy, gop=gop)
                         one.target.parent.mkdir(parents=True, exist_ok=True)
                         common.write_output(data, one.target)
                 except (PhonechainError, OSError) as error:

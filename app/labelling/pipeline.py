@@ -74,6 +74,8 @@ class Skipped:
     given_rank: None = None
     compared_as: None = None
     entropy: None = None
+    pronunciation: None = None
+    given_support: None = None
 
 
 @dataclass(slots=True)
@@ -265,13 +267,15 @@ def label_sequences(
     groups: Sequence[int] | None = None,
     comparisons: Sequence[LabelComparison | None] | None = None,
     normalise: str | None = None,
+    support: bool = False,
 ) -> list[list[LabelledSegment]]:
     """Label several utterances, each (inputs, segments, starts), in one batch.
 
     `groups` says which speaker each is of, `normalise` over what features are normalised: see `PhoneLabeler.normalisation`.
 
     An utterance with `starts` goes to the model as several sequences of one speaker, and comes back as one. `comparisons`
-    say how the given labels of each are compared; None chooses the folding that fits the utterance.
+    say how the given labels of each are compared; None chooses the folding that fits the utterance. `support` says whether
+    given labels get the probability that they are right in view of the others.
     """
     known = labeler.label_set_
     ready = [None] * len(items) if comparisons is None else comparisons
@@ -298,6 +302,7 @@ def label_sequences(
         groups=together,
         normalise="model" if mode == "model" else None,
         comparisons=[how[n] for n in owners],
+        support=support,
     )
     whole: list[list[LabelledSegment]] = [[] for _ in items]
     for n, part in zip(owners, answers, strict=True):

@@ -62,6 +62,7 @@ def label_speakers(
     n_best: int = 1,
     decode: Decoding = "posterior",
     normalise: str | None = None,
+    support: bool = False,
     channel: Any = "mix",
     max_seconds: float = 3600.0,
     raw: RawFormat | None = None,
@@ -94,6 +95,7 @@ def label_speakers(
         decode=decode,
         comparisons=[one.comparison for one in ready],
         normalise=normalise,
+        support=support,
     )
     for one in ready:
         one.normalised = labeler.normalisation(normalise)

@@ -136,6 +136,9 @@ class ClassifyOptions(BaseModel):
     entropy: bool = Field(
         False, description="Also answer the entropy of each segment's posterior over all labels, in nats."
     )
+    pronunciation: bool = Field(
+        False, description="Also answer how well each segment fits its given label: goodness of pronunciation."
+    )
     map: LabelMap = Field(
         None,
         description="Which label of the model each given label stands for, where no folding finds it: an object, or lines "
@@ -211,6 +214,18 @@ class Alternative(BaseModel):
     posterior: float
 
 
+class PronunciationOut(BaseModel):
+    """How well a segment fits the phone that should have been spoken, in nats; higher is better."""
+
+    log_posterior: float = Field(description="Log posterior of the given label (LPP; Hu et al. 2015).")
+    log_ratio: float = Field(
+        description="Log of its ratio to the best other label's (LPR; Hu et al. 2015); above 0 where it is the answer."
+    )
+    goodness: float = Field(
+        description="The ratio to the best of all labels, so 0 at most, per frame of 10 ms (GOP; Witt and Young 2000)."
+    )
+
+
 class LabelledSegmentOut(BaseModel):
     """A segment with its label. `given...` are there where the request gave the segment a label."""
 
@@ -228,6 +243,11 @@ class LabelledSegmentOut(BaseModel):
     )
     entropy: float | None = Field(
         None, description="Of the posterior over all labels, nats; 0 is certainty. There only if it was asked for."
+    )
+    pronunciation: PronunciationOut | None = Field(
+        None,
+        description="How well the segment fits its given label; there only if asked for, and null without a given label "
+        "that the model knows.",
     )
     skipped: str | None = Field(None, description="Why the segment was skipped; there only if it was.")
 
@@ -312,6 +332,7 @@ def answer(
     sequences: int,
     comparison: LabelComparison | None = None,
     entropy: bool = False,
+    pronunciation: bool = False,
     normalised: str | None = None,
     timing: dict[str, float] | None = None,
 ) -> dict[str, Any]:
@@ -323,7 +344,7 @@ def answer(
         "model": {"name": name, "version": version},
         "duration": round(duration, 6),
         "tier": tier,
-        "segments": [_segment(segment, entropy) for segment in labelled],
+        "segments": [_segment(segment, entropy, pronunciation) for segment in labelled],
         **({} if normalised is None else {"normalised": normalised}),
         **folding(comparison),
         "gaps": gaps_done(gaps, sequences),
@@ -354,7 +375,7 @@ def gaps_done(gaps: Gaps, sequences: int) -> dict[str, Any]:
     return {"mode": gaps.mode, "max_gap": gaps.longest, "sequences": sequences}
 
 
-def _segment(segment: Any, entropy: bool) -> dict[str, Any]:
+def _segment(segment: Any, entropy: bool, pronunciation: bool) -> dict[str, Any]:
     out: dict[str, Any] = {
         "start": finite(segment.start),
         "end": finite(segment.end),
@@ -365,6 +386,9 @@ def _segment(segment: Any, entropy: bool) -> dict[str, Any]:
     out |= given(segment)
     if entropy:
         out["entropy"] = rounded(segment.entropy)
+    if pronunciation:
+        scores = segment.pronunciation
+        out["pronunciation"] = None if scores is None else {k: rounded(v) for k, v in scores.to_json().items()}
     if isinstance(segment, Skipped):
         out["skipped"] = segment.reason
     return out

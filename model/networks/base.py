@@ -108,6 +108,12 @@ class SequenceNetwork(nn.Module, ABC):
     def posteriors(self, h: Tensor, packing: Packing, *, temperature: float = 1.0) -> Tensor:
         """[N, Y] p(y_t | x) at `temperature`."""
 
+    def posteriors_with_evidence(
+        self, h: Tensor, evidence: Tensor, packing: Packing, *, temperature: float = 1.0
+    ) -> Tensor:
+        """[N, Y] p(y_t | x, g): as `posteriors`, after evidence [N, Y] on each label, log p(g_t | y_t)."""
+        raise self._missing("posteriors with evidence")
+
     @abstractmethod
     def decode(self, h: Tensor, packing: Packing) -> Tensor:
         """[N] the most probable label sequences, or the best that the search finds."""

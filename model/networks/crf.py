@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor, nn
 
@@ -155,15 +157,27 @@ class ConditionalRandomField(FactorModel):
 
         What would take more memory than BUDGET is done in parts: some sequences at a time, a long one in windows.
         """
+        return self._marginals(h, packing, temperature)
+
+    def posteriors_with_evidence(
+        self, h: Tensor, evidence: Tensor, packing: Packing, *, temperature: float = 1.0
+    ) -> Tensor:
+        """[N, Y] p(y_t | x, g): as `posteriors`, after evidence [N, Y] on each label, log p(g_t | y_t)."""
+        return self._marginals(torch.cat([h, evidence.to(h.dtype)], 1), packing, temperature)
+
+    def _marginals(self, rows: Tensor, packing: Packing, temperature: float) -> Tensor:
+        """[N, Y] from h [N, E], beside which `rows` may have evidence [N, Y]."""
+        width = self.encoder.width
+
+        def potentials(part: Tensor, its: Packing, span: slice) -> chain.Potentials:
+            found = self.potentials(part[:, :width], its, span).scaled(1.0 / temperature)
+            return found if part.shape[1] == width else replace(found, unary=found.unary + part[span, width:])
 
         def whole(part: Tensor, its: Packing) -> Tensor:
-            return chain.marginals(self.potentials(part, its).scaled(1.0 / temperature)).unary
-
-        def window(part: Tensor, its: Packing, span: slice) -> chain.Potentials:
-            return self.potentials(part, its, span).scaled(1.0 / temperature)
+            return chain.marginals(potentials(part, its, ALL)).unary
 
         with torch.no_grad():
-            return in_parts(h, packing, max(2, BUDGET // self._bytes_per_row()), whole, window)
+            return in_parts(rows, packing, max(2, BUDGET // self._bytes_per_row()), whole, potentials)
 
     def _bytes_per_row(self) -> int:
         """About what a segment takes while its sequence is labelled: messages, and tables of its own n-grams."""

@@ -140,6 +140,27 @@ def test_the_entropy_of_segments_on_request(client: Client, tmp_path: Path, capf
     assert "entropy" in capfd.readouterr().out
 
 
+def test_scores_of_pronunciation_on_request(client: Client, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert "pronunciation" not in classify(client, PHONES)["segments"][0]
+    answer = classify(client, PHONES, pronunciation="true", n_best="2")
+    for segment in answer["segments"]:
+        scores, best = segment["pronunciation"], segment["n_best"]
+        rival = best[1] if segment["given_rank"] == 1 else best[0]
+        assert scores["log_posterior"] == pytest.approx(np.log(segment["given_posterior"]), abs=1e-3)
+        ratio = np.log(segment["given_posterior"] / rival["posterior"])
+        assert scores["log_ratio"] == pytest.approx(ratio, abs=1e-3)
+        frames = 100 * (segment["end"] - segment["start"])
+        assert scores["goodness"] == pytest.approx(min(0.0, ratio) / frames, abs=1e-3)
+    root = corpus(tmp_path / "in", PHONES, "a")
+    arguments = ["label", str(root / "a.flac"), str(root / "a.lab"), "--gop"]
+    assert main([*arguments, "--format", "json"]) == 0
+    printed = json.loads(capfd.readouterr().out)["segments"]
+    for one, other in zip(printed, answer["segments"], strict=True):
+        assert one["pronunciation"] == pytest.approx(other["pronunciation"], abs=1e-3)
+    assert main(arguments) == 0
+    assert "GOP" in capfd.readouterr().out
+
+
 # ---------------------------------------------------------------------------------------------------- all speakers
 
 

@@ -258,6 +258,7 @@ def render(asked: Asked, entry: Entry, ready: Prepared, scored: Scored, begun: f
         sequences=len(ready.starts) + 1,
         comparison=ready.comparison,
         entropy=asked.options.entropy,
+        pronunciation=asked.options.pronunciation,
         normalised=ready.normalised,
         timing={
             "features": spent,
