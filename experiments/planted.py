@@ -1,0 +1,199 @@
+"""Wrong labels and moved boundaries, planted among right ones, and how many of them a model finds: `python -m experiments.planted`.
+
+Each kind of error is planted a few times, in 5 % of the segments (or of the boundaries between two). A model ranks all given
+labels by doubt; the figure is the share of planted errors among as many of the most doubtful as were planted. What it misses
+is partly the corpus's own noise: labels that an aligner got wrong are errors too, but count against it here.
+
+    random       any other label
+    confusable   T for D, S for Z, IH for IY, and the reverse
+    boundaries   moved by 40 ms either way, ranked by the labels of both sides alone: by their certainty, or by how much
+                 more certain they are with the boundary moved (by 40 ms too, so this ranking knows how far)
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from experiments import report
+from experiments.cells import commit
+from experiments.robustness import BATCH, Spoken, read
+from phonechain.features.inputs import extract_inputs
+from phonechain.features.segments import Segment
+from phonechain.model import pretrained_path
+from phonechain.model.given import SMALLEST
+from phonechain.model.labeler import PhoneLabeler
+
+SHARE = 0.05
+PAIRS = (("T", "D"), ("S", "Z"), ("IH", "IY"))
+STEP = 0.04
+SHORTEST = 0.02
+"""Seconds that a segment keeps when its boundary moves."""
+
+Kind = Callable[[Sequence[Segment], Sequence[str], float, np.random.Generator], "Planted"]
+
+
+@dataclass
+class Planted:
+    """One utterance with errors in it: its segments, and which of its labels (or of its inner boundaries) are wrong."""
+
+    segments: list[Segment]
+    wrong: NDArray[np.bool_]
+    of_boundaries: bool = False
+
+
+def random_labels(
+    segments: Sequence[Segment], labels: Sequence[str], share: float, random: np.random.Generator
+) -> Planted:
+    """Any other label in `share` of the segments."""
+    wrong = random.random(len(segments)) < share
+    steps = random.integers(1, len(labels), len(segments))
+    changed = [
+        replace(s, label=labels[(labels.index(str(s.label)) + int(step)) % len(labels)]) if bad else s
+        for s, bad, step in zip(segments, wrong, steps, strict=True)
+    ]
+    return Planted(changed, wrong)
+
+
+def confusable_labels(
+    segments: Sequence[Segment], labels: Sequence[str], share: float, random: np.random.Generator
+) -> Planted:
+    """The other label of its pair, in four times `share` of the segments that have one: a quarter of all have."""
+    other = {a: b for pair in PAIRS for a, b in (pair, pair[::-1])}
+    can = np.asarray([s.label in other for s in segments], dtype=bool)
+    wrong = can & (random.random(len(segments)) < 4 * share)
+    changed = [replace(s, label=other[str(s.label)]) if bad else s for s, bad in zip(segments, wrong, strict=True)]
+    return Planted(changed, wrong)
+
+
+def move(segments: list[Segment], n: int, step: float) -> bool:
+    """Move the end of segment `n`, and the start of the next with it, if both keep SHORTEST; whether it was."""
+    left, right = segments[n], segments[n + 1]
+    at = left.end + step
+    if at - left.start < SHORTEST or right.end - at < SHORTEST or left.end != right.start:
+        return False
+    segments[n], segments[n + 1] = replace(left, end=at), replace(right, start=at)
+    return True
+
+
+def moved_boundaries(
+    segments: Sequence[Segment], labels: Sequence[str], share: float, random: np.random.Generator
+) -> Planted:
+    """`share` of the inner boundaries moved by STEP, where both segments keep SHORTEST."""
+    found = list(segments)
+    wrong = np.zeros(max(0, len(found) - 1), dtype=bool)
+    for n in np.flatnonzero(random.random(len(wrong)) < share):
+        step = STEP if random.random() < 0.5 else -STEP
+        wrong[n] = move(found, int(n), step) or move(found, int(n), -step)
+    return Planted(found, wrong, of_boundaries=True)
+
+
+KINDS: dict[str, Kind] = {
+    "random": random_labels, "confusable": confusable_labels, "boundaries": moved_boundaries,
+}  # fmt: skip
+
+
+def certainties(
+    labeler: PhoneLabeler, spoken: Sequence[Spoken], segments: Sequence[Sequence[Segment]]
+) -> dict[str, list[NDArray[np.float64]]]:
+    """The log of the posterior and of the support of every given label of each utterance."""
+    found: dict[str, list[NDArray[np.float64]]] = {"posterior": [], "support": []}
+    for at in range(0, len(spoken), BATCH):
+        here = segments[at : at + BATCH]
+        inputs = [
+            extract_inputs(one.audio, own, labeler.features_)
+            for one, own in zip(spoken[at : at + BATCH], here, strict=True)
+        ]
+        for answers in labeler.label_inputs(inputs, segments=here, support=True):
+            found["posterior"].append(_logs([a.given_posterior for a in answers]))
+            found["support"].append(_logs([a.given_support for a in answers]))
+    return found
+
+
+def _logs(values: Sequence[float | None]) -> NDArray[np.float64]:
+    logs: NDArray[np.float64] = np.log(np.maximum(np.asarray([v or 0.0 for v in values]), SMALLEST))
+    return logs
+
+
+def doubts(
+    labeler: PhoneLabeler, spoken: Sequence[Spoken], planted: Sequence[Planted]
+) -> dict[str, list[NDArray[np.float64]]]:
+    """For each ranking, a number for every given label, or boundary, of each utterance: the lower, the more doubtful."""
+    found = certainties(labeler, spoken, [one.segments for one in planted])
+    if not planted[0].of_boundaries:
+        return found
+    sides = {name: [logs[:-1] + logs[1:] for logs in each] for name, each in found.items()}
+    best = [np.full(len(own), -np.inf) for own in sides["posterior"]]
+    for first in (0, 1):  # every other boundary at once, so that each is the only one of its two segments that moves
+        for step in (STEP, -STEP):
+            shifted = [list(one.segments) for one in planted]
+            moved = [[n for n in range(first, len(own) - 1, 2) if move(own, n, step)] for own in shifted]
+            for n, logs in enumerate(certainties(labeler, spoken, shifted)["posterior"]):
+                best[n][moved[n]] = np.maximum(best[n], logs[:-1] + logs[1:])[moved[n]]
+    fixed = [np.where(np.isfinite(b), own - b, 0.0) for own, b in zip(sides["posterior"], best, strict=True)]
+    return {**sides, "moved": fixed}
+
+
+def precision(scores: Sequence[NDArray[np.float64]], wrong: Sequence[NDArray[np.bool_]]) -> float:
+    """Share of planted errors among as many of the lowest scores."""
+    bad, order = np.concatenate(wrong), np.argsort(np.concatenate(scores), kind="stable")
+    return float(bad[order[: int(bad.sum())]].mean())
+
+
+def known(spoken: Sequence[Spoken], labels: Sequence[str]) -> list[Spoken]:
+    """The same without the segments whose label the model does not know."""
+    kept = [replace(s, segments=[one for one in s.segments if one.label in labels]) for s in spoken]
+    return [s for s in kept if s.segments]
+
+
+def main(given: Sequence[str] | None = None) -> int:
+    """The command."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("models", nargs="+", help="model files, or names of shipped models")
+    parser.add_argument("--data", type=Path, default=Path("data/speechocean762"))
+    parser.add_argument("--split", default="test")
+    parser.add_argument("--every", type=int, default=1, help="every so manyth utterance")
+    parser.add_argument("--draws", type=int, default=3, help="times that each kind is planted")
+    parser.add_argument("--results", type=Path, default=Path(__file__).parent / "RESULTS.md")
+    options = parser.parse_args(given)
+    labelers = [PhoneLabeler.load(p if Path(p).is_file() else pretrained_path(p)) for p in options.models]
+    names = [labeler.name for labeler in labelers]
+    spoken = known(read(options.data, options.split, options.every), labelers[0].labels_)
+    more = f" --every {options.every}" if options.every > 1 else ""
+    lines = [
+        f"## Planted errors in {options.data.name}",
+        "",
+        f"Precision in per cent at the number of planted errors, {100 * SHARE:.0f} % of the labels or boundaries of the "
+        f"{options.split} split, mean of {options.draws} draws; commit {commit()}.",
+        f"`python -m experiments.planted {shlex.join(names)}{more}`",
+        "",
+        "| errors | ranked by | " + " | ".join(names) + " |",
+        "|---|---|" + "---|" * len(names),
+    ]
+    for kind, plant in KINDS.items():
+        cells: dict[str, list[str]] = {}
+        for labeler in labelers:
+            found: dict[str, list[float]] = {}
+            for seed in range(options.draws):
+                random = np.random.default_rng(seed)
+                planted = [plant(s.segments, labeler.labels_, SHARE, random) for s in spoken]
+                for name, scores in doubts(labeler, spoken, planted).items():
+                    found.setdefault(name, []).append(precision(scores, [one.wrong for one in planted]))
+            for name, values in found.items():
+                cells.setdefault(name, []).append(f"{100 * np.mean(values):.1f}")
+        for name, row in cells.items():
+            lines.append(f"| {kind} | {name} | " + " | ".join(row) + " |")
+            print(lines[-1], flush=True)
+    report.write(options.results, "\n".join(lines) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
