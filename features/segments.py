@@ -15,6 +15,7 @@ from pathlib import Path
 from statistics import median
 from typing import Literal
 
+from phonechain.features.audio.raw import RawFormat
 from phonechain.features.errors import NoSegments, Notice, SegmentError, SegmentProblem
 
 TOLERANCE = 0.010
@@ -53,7 +54,7 @@ class Utterance:
     `audio` is the file it comes from; `annotation` the file of the segments, for messages. `speaker` is None if
     unknown; `split` is a name such as "train", "dev", "test", or None. `lines` are those of the annotation, counted from
     1, on which the segments stand; empty where that is not known. `channel` is that of
-    the sound, from 0, or "mix".
+    the sound, from 0, or "mix". `raw` says what the sound is where its file has no header.
 
     Examples:
         >>> utterance = Utterance("u1", Path("u1.wav"), [Segment(0.0, 0.1, "HH"), Segment(0.1, 0.25, "AY")], speaker="amy")
@@ -69,6 +70,7 @@ class Utterance:
     annotation: Path | None = None
     lines: Sequence[int] = ()
     channel: int | Literal["mix"] = "mix"
+    raw: RawFormat | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,8 @@ def check(
     fix: Annotated[
         bool, typer.Option("--fix", help="Ignore what --fix repairs: unsorted segments, overlaps of up to 10 ms.")
     ] = False,
+    shift: options.Shift = "0",
+    raw: options.Raw = None,
     audio: Annotated[
         bool, typer.Option("--audio/--no-audio", help="Decode the recordings and compare the segments with them.")
     ] = True,
@@ -34,13 +36,20 @@ def check(
 ) -> None:
     """List every problem of a corpus. The exit code is 1 if there are any."""
     common.check_folder(corpus, "a corpus folder")
+    reading = options.check_options(shift=shift, raw=raw)
     from phonechain.features import corpora
     from phonechain.features.corpora.check import check as check_audio
     from phonechain.features.phones.twins import twins
 
     with common.bars() as bars:
         read = corpora.read(
-            corpus, tier=tier, layout=layout, table=table, fix=fix, progress=bars.counting("annotations")
+            corpus,
+            tier=tier,
+            layout=layout,
+            table=table,
+            fix=fix,
+            progress=bars.counting("annotations"),
+            **reading,
         )
         problems, notices = read.problems, read.notices
         if audio:
@@ -92,6 +101,8 @@ def _seconds(utterance: Utterance) -> float:
     import soundfile
 
     try:
+        if utterance.raw is not None:
+            return utterance.raw.duration(utterance.audio.stat().st_size)
         return float(soundfile.info(os.fsencode(utterance.audio)).duration)
     except (soundfile.LibsndfileError, OSError, RuntimeError):
         return max((s.end for s in utterance.segments), default=0.0)

@@ -28,6 +28,8 @@ def evaluate(
     normalise: options.Normalise = None,
     map_: options.LabelMap = None,
     fix: options.Fix = False,
+    shift: options.Shift = "0",
+    raw: options.Raw = None,
     confusions: Annotated[
         int, typer.Option("--confusions", metavar="N", help="List the N most frequent confusions.", min=0, max=1000)
     ] = 0,
@@ -44,13 +46,14 @@ def evaluate(
     """
     common.check_folder(corpus, "a corpus folder")
     common.check_output(report)
+    reading = options.check_options(shift=shift, raw=raw)
     decoding = options.check_options(decode=decode)["decode"]
     mapping = common.read_map(map_)
     labeler = common.load_model(model)
     from phonechain.model.scoring.evaluation import score
 
     with common.bars() as bars:
-        read = corpora.read_corpus(corpus, bars, tier=tier, layout=layout, table=table, fix=fix)
+        read = corpora.read_corpus(corpus, bars, tier=tier, layout=layout, table=table, fix=fix, **reading)
         chosen, utterances = _choose_split(read, split)
         scored = score(
             labeler,

@@ -60,7 +60,7 @@ def label_folder(
     from phonechain.features.corpora.base import NoticeCount
 
     form = _check_arguments(root, out, format, doubtful, table)
-    pairs, problems = folder.pairs(root)
+    pairs, problems = folder.pairs(root, raw=options.pop("raw", None))
     labeler = common.load_model(model)
     decoding = {name: options.pop(name) for name in ("n_best", "decode")}
     if options.pop("utterance", None) is not None:
@@ -146,7 +146,7 @@ def _prepare(
 ) -> list[Work]:
     """Read, decode and compute features; files that cannot be used are reported and left out."""
     from phonechain.app.labelling import conversion, pipeline
-    from phonechain.features.annotation import FORMATS, shift
+    from phonechain.features.annotation import FORMATS
     from phonechain.features.corpora.candidates import Unusable, annotation_of
 
     ready = []
@@ -155,12 +155,11 @@ def _prepare(
     for pair in pairs:
         file = pair.file
         try:
-            chosen = annotation_of(pair, options.get("tier"))
-            file, annotation = chosen.file, shift(chosen.annotation, by)
-            tier = next(
-                own for own, read in zip(annotation.tiers, chosen.annotation.tiers, strict=True) if read is chosen.tier
+            chosen = annotation_of(pair, options.get("tier"), by)
+            file, annotation = chosen.file, chosen.annotation
+            prepared = pipeline.prepare_utterance(
+                pair.audio, annotation, labeler.features_, chosen=chosen.tier, raw=pair.raw, **options
             )
-            prepared = pipeline.prepare_utterance(pair.audio, annotation, labeler.features_, chosen=tier, **options)
             prepared.notices = tuple(dict.fromkeys((*chosen.notices, *prepared.notices)))
         except Unusable as unusable:
             fail(unusable.file, unusable.error)

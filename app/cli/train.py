@@ -80,6 +80,8 @@ def train(
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Resume an interrupted run from its checkpoint.")] = False,
     fix: options.Fix = False,
+    shift: options.Shift = "0",
+    raw: options.Raw = None,
     name: Annotated[str | None, typer.Option(help="Model card: name. Default: that of the model file.")] = None,
     licence: Annotated[str, typer.Option(help="Model card: licence.")] = "",
     data: Annotated[str, typer.Option(help="Model card: what the training data is.")] = "",
@@ -89,6 +91,7 @@ def train(
     common.check_folder(corpus, "a corpus folder")
     command = shlex.join(["phonechain", *(word for word in context.find_root().obj or () if word != "--resume")])
     run = _run_folder(out, run_dir, resume)
+    reading = options.check_options(shift=shift, raw=raw)
     mapping = common.read_map(map_)
     if fold and base is None:
         raise SettingsError("--fold: expected --base with a model whose labels are meant, got none")
@@ -111,7 +114,7 @@ def train(
         limits=limits,
     )
     with common.bars() as bars:
-        read = corpora.read_corpus(corpus, bars, tier=tier, layout=layout, table=table, fix=fix)
+        read = corpora.read_corpus(corpus, bars, tier=tier, layout=layout, table=table, fix=fix, **reading)
         _respell(read, mapping, start if fold else None, bars)
         utterances, held = _splits(read, split, dev, bars)
         try:

@@ -35,6 +35,16 @@ class RawFormat:
     encoding: str
     channels: int = 1
 
+    def duration(self, size: int) -> float:
+        """Seconds of sound in `size` bytes.
+
+        Examples:
+            >>> RawFormat(16000, "s16le").duration(48000)
+            1.5
+        """
+        bits = 8 if self.encoding in ("mulaw", "alaw") else int("".join(c for c in self.encoding if c.isdecimal()))
+        return size / (self.rate * self.channels * bits / 8)
+
     @classmethod
     def parse(cls, text: str) -> RawFormat:
         """`rate,encoding,channels`, of which the last may be left out.

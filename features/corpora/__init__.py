@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from pathlib import Path
+from typing import Literal
 
+from phonechain.features.audio.raw import RawFormat
 from phonechain.features.corpora import folder, letters, timit
 from phonechain.features.corpora.base import AUDIO_SUFFIXES, Corpus, CorpusProblem, Progress
 from phonechain.features.errors import CorpusError
@@ -24,6 +26,8 @@ def read(
     fix: bool = False,
     on_bad_segment: OnBadSegment = "refuse",
     drop: Collection[str] = (),
+    shift: float | Literal["start"] = 0.0,
+    raw: RawFormat | None = None,
     progress: Progress | None = None,
 ) -> Corpus:
     """Read a corpus.
@@ -36,6 +40,8 @@ def read(
         fix: repair segments by the rules of `prepare` instead of refusing the file.
         on_bad_segment: "refuse" leaves out the file of a segment that does not fit, "skip" that segment alone.
         drop: labels whose segments are left out.
+        shift: seconds added to every time of every annotation, or "start": each annotation begins at 0.
+        raw: format of `.raw` and `.pcm` files, sound without a header; None passes them over.
         progress: called with (files done, files in all).
 
     Raises:
@@ -57,6 +63,10 @@ def read(
     if layout is not None and layout not in LAYOUTS:
         raise CorpusError(f"expected a layout out of {', '.join(LAYOUTS)}; got '{layout[:40]}'", value=layout)
     if layout == "timit" or (layout is None and tier is None and table is None and timit.find(root) is not None):
+        if shift or raw is not None:
+            raise CorpusError(
+                "the layout timit has neither shifted times nor sound without a header: drop shift and raw"
+            )
         return timit.read(root, fix=fix, on_bad_segment=on_bad_segment, drop=drop, progress=progress)
     if any((root / name).is_file() for name in letters.NAMES):
         raise CorpusError(
@@ -69,5 +79,7 @@ def read(
         fix=fix,
         on_bad_segment=on_bad_segment,
         drop=drop,
+        shift=shift,
+        raw=raw,
         progress=progress,
     )

@@ -13,6 +13,7 @@ from typing import Literal
 from phonechain.features import annotation
 from phonechain.features.annotation import Annotation, Tier
 from phonechain.features.annotation.base import nfc
+from phonechain.features.audio.raw import RawFormat
 from phonechain.features.errors import AnnotationSyntaxError, Notice, PhonechainError, SegmentError
 from phonechain.features.files import printable_path
 from phonechain.features.segments import OnBadSegment, Segment, Utterance, settle
@@ -27,6 +28,9 @@ _AUDIO = "wav flac ogg oga opus mp3 m4a aac amr wma aif aiff aifc au snd sph nis
 _FILMS = "mp4 webm 3gp mkv mov avi mpg mpeg mts m2ts"
 AUDIO_SUFFIXES = frozenset("." + s for s in (_AUDIO + " " + _FILMS).split())
 """Suffixes under which sound is looked for; what a file really is, its first bytes decide when it is decoded."""
+
+RAW_SUFFIXES = frozenset({".raw", ".pcm"})
+"""Suffixes of sound without a header, which is looked for where its format is given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,12 +159,18 @@ def segments_of(
     return replace(found, channel=channel)
 
 
-def read_beside(data: bytes, name: str, audio: Path, rate: int | None = None) -> Annotation:
+def read_beside(
+    data: bytes, name: str, audio: Path, rate: int | None = None, raw: RawFormat | None = None
+) -> Annotation:
     """The annotation of a recording: it says which one is meant where a file has several, and the rate if one is needed.
+
+    `raw` is the format of a recording without a header.
 
     Raises:
         AnnotationError: as `annotation.read`.
     """
+    if raw is not None and rate is None:
+        rate = raw.rate
     read = annotation.read(data, name=name, rate=rate, audio=audio.stem)
     if rate is None and any(n.code == "rate-assumed" for n in read.notices) and (known := rate_of(audio)) is not None:
         return annotation.read(data, name=name, rate=known, audio=audio.stem)
@@ -186,13 +196,15 @@ def segments_in(
     return Segmentation([s for s, _ in kept], [*notices, *settled.notices, *skipped], lines)
 
 
-def channel_of(read: Annotation, audio: Path | bytes) -> tuple[int | Literal["mix"], tuple[Notice, ...]]:
+def channel_of(
+    read: Annotation, audio: Path | bytes, raw: RawFormat | None = None
+) -> tuple[int | Literal["mix"], tuple[Notice, ...]]:
     """The channel of the sound that the annotation says it is about, and a Notice; "mix" where the sound has not that many."""
     if read.channel is None:
         return "mix", ()
     from phonechain.features.audio.reader import channels_of  # heavy, and needed for few files
 
-    wanted, there = read.channel, channels_of(audio)
+    wanted, there = read.channel, raw.channels if raw is not None else channels_of(audio)
     if there is None:
         return "mix", ()
     about = f"the annotation is about channel {wanted} of the sound"

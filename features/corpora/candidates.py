@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+from typing import Literal
 
 from phonechain.features import annotation
 from phonechain.features.annotation import Annotation, Tier
@@ -61,7 +62,7 @@ class Candidate:
         return not lengths or median(lengths) > COARSE
 
 
-def annotation_of(pair: Pair, tier: str | None = None) -> Candidate:
+def annotation_of(pair: Pair, tier: str | None = None, shift: float | Literal["start"] = 0.0) -> Candidate:
     """The annotation of a recording.
 
     Files that share the bare name alone are asked only where nothing nearer has intervals as short as phones.
@@ -69,6 +70,7 @@ def annotation_of(pair: Pair, tier: str | None = None) -> Candidate:
     Args:
         pair: the recording and its candidates.
         tier: as for `choose_tier`.
+        shift: as for `annotation.shift`, which each annotation passes through.
 
     Raises:
         Unusable: none of the files can be used.
@@ -78,10 +80,12 @@ def annotation_of(pair: Pair, tier: str | None = None) -> Candidate:
     for files in (pair.annotations, pair.others):
         if not files or any(not c.coarse for c in read):
             continue
-        read += _read(files, lambda file: read_beside(read_bytes(file), file.name, pair.audio), tier, errors)
+        read += _read(
+            files, lambda file: read_beside(read_bytes(file), file.name, pair.audio, raw=pair.raw), tier, shift, errors
+        )
     if all(c.coarse for c in read):
         parts = dict(pair.parts)
-        read += _read(parts, parts.__getitem__, tier, errors)
+        read += _read(parts, parts.__getitem__, tier, shift, errors)
     if not read:
         raise Unusable(errors)
     best = max(read, key=lambda c: (not c.coarse, c.short))  # the first, so the nearest, of equals
@@ -106,12 +110,13 @@ def _read(
     files: Iterable[Path],
     read: Callable[[Path], Annotation],
     tier: str | None,
+    shift: float | Literal["start"],
     errors: Failures,
 ) -> list[Candidate]:
     found = []
     for file in files:
         try:
-            content = read(file)
+            content = annotation.shift(read(file), shift)
             chosen, guessed = annotation.choose_tier(content, tier)
         except (PhonechainError, OSError) as error:
             errors.append((file, error))

@@ -36,7 +36,9 @@ def check(
     problems, counted = list(corpus.problems), NoticeCount()
     for done, utterance in enumerate(corpus.utterances, 1):
         try:
-            sound = decode(utterance.audio, channel=utterance.channel, rate=RATE, max_seconds=max_seconds)
+            sound = decode(
+                utterance.audio, channel=utterance.channel, rate=RATE, max_seconds=max_seconds, raw=utterance.raw
+            )
         except PhonechainError as error:
             problems.append(problem_of(error, utterance.audio))
         except OSError as error:

@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable
 from pathlib import Path
+from typing import Literal
 
 from phonechain.features.annotation.base import nfc
 from phonechain.features.annotation.tiers import is_phone_tier
+from phonechain.features.audio.raw import RawFormat
 from phonechain.features.corpora import pairing
 from phonechain.features.corpora import table as tables
 from phonechain.features.corpora.base import (
@@ -45,16 +47,18 @@ NAMELESS = "labels"
 """What a tier is called here whose file has no name for it (CTM, Audacity)."""
 
 
-def pairs(root: Path, *, table: Path | None = None) -> tuple[list[Pair], list[CorpusProblem]]:
+def pairs(
+    root: Path, *, table: Path | None = None, raw: RawFormat | None = None
+) -> tuple[list[Pair], list[CorpusProblem]]:
     """The recordings of a folder with the files that may annotate them, and the files that found no partner.
 
     Args:
-        root, table: as for `read`.
+        root, table, raw: as for `read`.
 
     Raises:
         CorpusError: no folder, no pair of files in it, or a table that cannot be read.
     """
-    contents, rows = _contents(root, table)
+    contents, rows = _contents(root, table, raw)
     found, problems = pairing.pair(contents)
     if not found:
         raise _nothing(contents, problems)
@@ -71,6 +75,8 @@ def read(
     fix: bool = False,
     on_bad_segment: OnBadSegment = "refuse",
     drop: Collection[str] = (),
+    shift: float | Literal["start"] = 0.0,
+    raw: RawFormat | None = None,
     progress: Progress | None = None,
 ) -> Corpus:
     """Read a folder of recordings with their annotations.
@@ -85,12 +91,14 @@ def read(
         fix: repair segments by the rules of `prepare` instead of refusing the file.
         on_bad_segment: "refuse" leaves out the file of a segment that does not fit, "skip" that segment alone.
         drop: labels whose segments are left out, such as an aligner's mark for noise.
+        shift: seconds added to every time of every annotation; "start" takes away the time at which each starts itself.
+        raw: format of the files of RAW_SUFFIXES, sound without a header; None passes them over.
         progress: called with (recordings done, recordings in all).
 
     Raises:
         CorpusError: no folder, no pair of files in it, or a table that cannot be read.
     """
-    contents, rows = _contents(root, table)
+    contents, rows = _contents(root, table, raw)
     found, problems = pairing.pair(contents)
     corpus = Corpus(root, [], problems, layout="folder")
     counted, spelling = NoticeCount(), Spelling()
@@ -100,7 +108,7 @@ def read(
     for done, pair in enumerate(found, 1):
         file = pair.file
         try:
-            chosen = annotation_of(pair, tier)
+            chosen = annotation_of(pair, tier, shift)
             file = chosen.file
             read = segments_in(chosen.tier, chosen.notices, fix=fix, on_bad_segment=on_bad_segment, drop=drop)
         except Unusable as unusable:
@@ -119,9 +127,9 @@ def read(
             stem = _relative(root, pair.audio)
             speaker, split = _whose(root, pair.audio, rows, stem)
             segments = spelling.apply(read.segments)
-            channel, said = channel_of(chosen.annotation, pair.audio)
+            channel, said = channel_of(chosen.annotation, pair.audio, pair.raw)
             counted.add(file, said)
-            utterance = Utterance(stem, pair.audio, segments, speaker, split, file, read.lines, channel)
+            utterance = Utterance(stem, pair.audio, segments, speaker, split, file, read.lines, channel, pair.raw)
             corpus.utterances.append(utterance)
             tiers.append(chosen.tier.name)
         if progress is not None:
@@ -140,7 +148,7 @@ def read(
     return corpus
 
 
-def _contents(root: Path, table: Path | None) -> tuple[Contents, tables.Table | None]:
+def _contents(root: Path, table: Path | None, raw: RawFormat | None = None) -> tuple[Contents, tables.Table | None]:
     """What the folder holds, and its table. Raises CorpusError."""
     if table is None:
         table = next((root / name for name in tables.NAMES if (root / name).is_file()), None)
@@ -148,7 +156,7 @@ def _contents(root: Path, table: Path | None) -> tuple[Contents, tables.Table | 
     if not root.is_dir():
         got = "a file" if root.exists() else "no such path"
         raise CorpusError(f"expected a folder with audio beside annotations, got {got}: {root}")
-    return pairing.scan(root, leave_out=table), rows
+    return pairing.scan(root, leave_out=table, raw=raw), rows
 
 
 def _set_apart(corpus: Corpus, tiers: list[str], counted: NoticeCount) -> None:

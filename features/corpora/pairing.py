@@ -16,7 +16,8 @@ from pathlib import Path
 from phonechain.features import annotation
 from phonechain.features.annotation import Annotation
 from phonechain.features.annotation.base import MAX_BYTES, nfc
-from phonechain.features.corpora.base import AUDIO_SUFFIXES, CorpusProblem, problem_of
+from phonechain.features.audio.raw import RawFormat
+from phonechain.features.corpora.base import AUDIO_SUFFIXES, RAW_SUFFIXES, CorpusProblem, problem_of
 from phonechain.features.errors import PhonechainError, UnrecognisedAnnotation
 
 _KINDS = (
@@ -50,7 +51,7 @@ class Pair:
     """A recording and the files that may annotate it.
 
     `annotations` lie beside it or share a folder's name with it, nearest first; `others` share the bare name alone.
-    `parts` are files of many recordings, each with what it says of this one.
+    `parts` are files of many recordings, each with what it says of this one. `raw` is the format of sound without a header.
     """
 
     audio: Path
@@ -59,6 +60,7 @@ class Pair:
     parts: list[tuple[Path, Annotation]] = field(default_factory=list)
     speaker: str | None = None
     split: str | None = None
+    raw: RawFormat | None = None
 
     @property
     def file(self) -> Path:
@@ -78,6 +80,7 @@ class Contents:
     root: Path
     groups: dict[tuple[str, str], Group]
     others: Counter[str]
+    raw: RawFormat | None = None
 
     @property
     def audio(self) -> list[Path]:
@@ -88,8 +91,9 @@ class Contents:
         return [a for g in self.groups.values() for a in g.annotations]
 
 
-def scan(root: Path, *, leave_out: Path | None = None) -> Contents:
-    """Every file below `root` but hidden ones and `leave_out`."""
+def scan(root: Path, *, leave_out: Path | None = None, raw: RawFormat | None = None) -> Contents:
+    """Every file below `root` but hidden ones and `leave_out`; with `raw`, files of RAW_SUFFIXES are sound of that format."""
+    sound = AUDIO_SUFFIXES if raw is None else AUDIO_SUFFIXES | RAW_SUFFIXES
     groups: dict[tuple[str, str], Group] = defaultdict(Group)
     others: Counter[str] = Counter()
     for folder, folders, files in os.walk(root):
@@ -100,7 +104,7 @@ def scan(root: Path, *, leave_out: Path | None = None) -> Contents:
             path = Path(folder, name)
             if name.startswith(".") or path == leave_out:  # also the "._" companions that macOS leaves on other disks
                 continue
-            if suffix in AUDIO_SUFFIXES:
+            if suffix in sound:
                 groups[folder, nfc(base)].audio.append(path)
             elif suffix in annotation.SUFFIXES:
                 groups[folder, nfc(_stem(name))].annotations.append(path)
@@ -108,14 +112,14 @@ def scan(root: Path, *, leave_out: Path | None = None) -> Contents:
                 others[suffix or "no suffix"] += 1
     for group in groups.values():
         group.annotations.sort(key=lambda p: _PREFERENCE.index(p.suffix.lower()))
-    return Contents(root, dict(groups), others)
+    return Contents(root, dict(groups), others, raw)
 
 
 def _stem(name: str) -> str:
     """An annotation file's name without suffix, also without that of the sound (`u.wav.TextGrid`)."""
     stem = annotation.stem_of(name)
     base, suffix = os.path.splitext(stem)
-    return base if suffix.lower() in AUDIO_SUFFIXES else stem
+    return base if suffix.lower() in AUDIO_SUFFIXES | RAW_SUFFIXES else stem
 
 
 def folders_of(root: Path, path: Path) -> list[str]:
@@ -126,6 +130,8 @@ def folders_of(root: Path, path: Path) -> list[str]:
 def pair(contents: Contents) -> tuple[list[Pair], list[CorpusProblem]]:
     """Recordings with the files that may annotate them, in order of path, and the files that found no partner."""
     recordings = {g.audio[0]: Pair(g.audio[0]) for g in contents.groups.values() if g.audio}
+    for one in recordings.values():
+        one.raw = contents.raw if one.audio.suffix.lower() in RAW_SUFFIXES else None
     for group in contents.groups.values():
         if group.audio:
             recordings[group.audio[0]].annotations += group.annotations
@@ -187,7 +193,7 @@ class _Keys:
 
     def of(self, path: Path) -> Key:
         folders = (nfc(f).casefold() for f in path.relative_to(self.root).parts[:-1])
-        name = path.stem if path.suffix.lower() in AUDIO_SUFFIXES else _stem(path.name)
+        name = path.stem if path.suffix.lower() in AUDIO_SUFFIXES | RAW_SUFFIXES else _stem(path.name)
         return (*(f for f in folders if f not in self.kinds), nfc(name).casefold())
 
 

@@ -89,7 +89,7 @@ def _featurise_one(
 ) -> Featurised:
     nothing = no_inputs(settings)
     try:
-        audio = decode(utterance.audio, channel=utterance.channel, rate=settings.rate)
+        audio = decode(utterance.audio, channel=utterance.channel, rate=settings.rate, raw=utterance.raw)
         segments, _ = prepare(utterance.segments, audio.duration)
         made = Featurised(utterance, segments, extract_inputs(audio, segments, settings))
         if warps:
@@ -120,7 +120,8 @@ def _fingerprint(
     for u in utterances:
         stat = u.audio.stat() if u.audio.exists() else None
         digest.update(
-            os.fsencode(u.audio.resolve()) + f" {u.channel} {stat and (stat.st_size, stat.st_mtime_ns)}\n".encode()
+            os.fsencode(u.audio.resolve())
+            + f" {u.channel}{f' {u.raw}' if u.raw else ''} {stat and (stat.st_size, stat.st_mtime_ns)}\n".encode()
         )
         digest.update(np.asarray([(s.start, s.end) for s in u.segments], dtype=np.float64).tobytes())
     return digest.hexdigest()[:24]

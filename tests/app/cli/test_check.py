@@ -111,3 +111,28 @@ def test_no_corpus(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["check", str(tmp_path)]) == 2
     assert "no audio file" in capfd.readouterr().err
     assert main(["check", str(tmp_path / "nothing")]) == 2
+
+
+def test_times_of_a_longer_recording(corpus: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """A grid cut out of a longer one: the message names the shift, and with it the corpus is good."""
+    lab = "100000000 105000000 a\n105000000 110000000 x\n"
+    put(corpus / "train/amy", "cut", lab)
+    assert main(["check", str(corpus)]) == 1
+    assert "with a shift of -10.000 s they fit (shift, --shift)" in capfd.readouterr().out
+    (corpus / "train/amy/ua.lab").write_text(lab)
+    (corpus / "test/bob/ub.lab").write_text(lab)
+    assert main(["check", str(corpus), "--shift", "-10"]) == 0
+    assert main(["check", str(corpus), "--shift", "soon"]) == 2
+    assert "--shift: expected a number of seconds, or start" in capfd.readouterr().err
+
+
+def test_sound_without_a_header(corpus: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    samples = (np.random.default_rng(1).normal(0, 0.1, 8000) * 32767).astype(">i2")
+    (corpus / "train/amy/plain.raw").write_bytes(samples.tobytes())
+    (corpus / "train/amy/plain.lab").write_text("0 5000000 a\n5000000 10000000 x\n")
+    assert main(["check", str(corpus), "--json"]) == 1  # an annotation without sound
+    capfd.readouterr()
+    assert main(["check", str(corpus), "--json", "--raw", "8000,s16be"]) == 0
+    found = json.loads(capfd.readouterr().out)["summary"]
+    assert (found["utterances"], found["hours"]) == (3, round(3 / 3600, 4))
+    assert main(["check", str(corpus), "--raw", "16000,s16be"]) == 1  # half as long: the segments do not fit

@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+import soundfile
 
 from phonechain.app import samples
 from phonechain.app.cli import main
@@ -168,3 +169,15 @@ def test_wrong_use(more: list[str], says: str, tmp_path: Path, capfd: pytest.Cap
     assert err.count("\n") == 1
     assert names(root) == ["a.TextGrid", "a.flac"]
     assert not (tmp_path / "out").exists()
+
+
+def test_sound_without_a_header(tmp_path: Path) -> None:
+    """The same answer from a headerless copy and from the file itself; the option means the headerless one alone."""
+    root = tmp_path / "in"
+    put(root, "flac")
+    put(root, "plain")
+    sound, rate = soundfile.read(root / "plain.flac", dtype="int16")
+    (root / "plain.flac").unlink()
+    (root / "plain.raw").write_bytes(sound.astype("<i2").tobytes())
+    assert main(["label", str(root), "--out", str(tmp_path / "out"), "--raw", f"{rate},s16le"]) == 0
+    assert (tmp_path / "out/plain.TextGrid").read_bytes() == (tmp_path / "out/flac.TextGrid").read_bytes()

@@ -9,6 +9,7 @@ import soundfile
 
 from phonechain.features import corpora
 from phonechain.features.annotation import Annotation, Tier, write
+from phonechain.features.audio.raw import RawFormat
 from phonechain.features.corpora import table as tables
 from phonechain.features.errors import CorpusError
 from phonechain.features.segments import Segment
@@ -295,3 +296,20 @@ def test_speechocean762():
 def test_festvox_ru():
     corpus = corpora.read(SHARED / "data" / "festvox-ru")
     assert (len(corpus.utterances), len(corpus.labels()), corpus.problems) == (620, 51, [])
+
+
+def test_times_are_shifted_as_they_are_read(tmp_path):
+    make(tmp_path, {"a.wav": b"", "a.lab": b"20000000 21000000 a\n21000000 23000000 b\n", "b.wav": b"", "b.lab": LAB})
+    (a, b) = corpora.read(tmp_path, shift=-2).utterances[:1] + corpora.read(tmp_path, shift="start").utterances[1:]
+    assert a.segments == b.segments == [Segment(0, 0.1, "a"), Segment(0.1, 0.3, "b")]
+    with pytest.raises(CorpusError, match="layout timit"):
+        corpora.read(tmp_path, layout="timit", shift=1)
+
+
+def test_sound_without_a_header_has_the_format_given(tmp_path):
+    """A TIMIT file counts in samples of the sound, which has no header to say their rate."""
+    make(tmp_path, {"a.raw": b"", "a.phn": b"0 800 a\n800 2400 b\n", "b.wav": b"", "b.lab": LAB})
+    one, two = corpora.read(tmp_path, raw=RawFormat(8000, "s16le")).utterances
+    assert (one.raw, two.raw) == (RawFormat(8000, "s16le"), None)
+    assert one.segments == [Segment(0, 0.1, "a"), Segment(0.1, 0.3, "b")]
+    assert [u.id for u in corpora.read(tmp_path).utterances] == ["b"]
