@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -21,6 +23,16 @@ DOUBTFUL = (".txt", ".csv", ".tsv", ".json", ".jsonl")
 """Suffixes that other files have as well: in a folder, those that are not annotations are skipped."""
 
 
+MANY = 400
+"""Files from which on starting further processes takes less time than it saves."""
+
+MOST_WORKERS = 8
+"""Processes at most: the disk and the writing, which one process does, are the limit then."""
+
+CHUNK = 32
+"""Files that are handed to a process at a time."""
+
+
 @dataclass(slots=True)
 class Options:
     """Options of the command. `to` and `from_` are format names."""
@@ -32,6 +44,15 @@ class Options:
     force: bool
     utterance: str | None = None
     shift: float | Literal["start"] = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of one recording: the bytes of the file to write, or why there are none."""
+
+    target: Path
+    result: bytes | PhonechainError | OSError
+    notices: tuple[Notice, ...] = ()
 
 
 @dataclass(slots=True)
@@ -154,7 +175,8 @@ def _single(source: Path, out: Path, options: Options) -> None:
         except AnnotationError:
             hint = "choose one with --utterance or the name of OUT, or give a folder as OUT to write all"
             raise AnnotationError(f"{error}; {hint}", pointer=error.pointer) from None
-    notices = _convert(read, out if target is not None else source, target, options)
+    made, notices = _convert(read, out if target is not None else source, options)
+    common.write_output(made, target)
     common.warn(notices)
     if target is not None:
         print(f"wrote {out} ({_formats()[options.to].title})", file=sys.stderr)
@@ -175,18 +197,15 @@ def _read(data: bytes, source: Path, options: Options, utterance: str | None) ->
     return read
 
 
-def _convert(
-    read: Annotation, name: Path, target: Path | None, options: Options, *, durable: bool = True
-) -> tuple[Notice, ...]:
-    """Write one annotation; returns the warnings."""
+def _convert(read: Annotation, name: Path, options: Options) -> tuple[bytes, tuple[Notice, ...]]:
+    """One annotation in the other format, and the warnings."""
     from phonechain.app.labelling import conversion
     from phonechain.features import annotation as notation
 
     read = notation.shift(read, options.shift)
     recording = notation.stem_of(name.name)
     made = conversion.convert(read, options.to, tier=options.tier, rate=options.rate, recording=recording)
-    common.write_output(made.data, target, durable=durable)
-    return (*read.notices, *made.notices)
+    return made.data, (*read.notices, *made.notices)
 
 
 def _refuse_to_overwrite(target: Path | None, options: Options) -> None:
@@ -207,19 +226,34 @@ def _tree(source: Path, out: Path, options: Options, verbose: bool) -> Tally:
         raise SettingsError(f"no files with the suffix of {suffixes} in {source}", value=str(source))
     tally = Tally()
     root = source if source.is_dir() else source.parent
-    with common.bars() as bars:
-        for done, file in enumerate(files, 1):
-            try:
-                _one_of_many(file, root, out, options, tally, verbose, bars.line)
-            except UnrecognisedAnnotation as error:
-                if file.suffix.lower() in DOUBTFUL and options.from_ is None:
-                    tally.skipped += 1
-                else:
-                    _failed(file, error, tally, bars.line)
-            except (PhonechainError, OSError) as error:
-                _failed(file, error, tally, bars.line)
+    with (
+        _in_order(partial(_convert_file, root=root, out=out, options=options), files) as results,
+        common.bars() as bars,
+    ):
+        for done, (file, outcomes) in enumerate(zip(files, results, strict=True), 1):
+            for outcome in outcomes:
+                _store(file, outcome, options, tally, verbose, bars.line)
             bars.update("convert", done, len(files))
     return tally
+
+
+@contextlib.contextmanager
+def _in_order(convert: Callable[[Path], list[Outcome]], files: list[Path]) -> Iterator[Iterator[list[Outcome]]]:
+    """`convert` over files, in their order; over many by a process for each core."""
+    workers = min(
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1, MOST_WORKERS
+    )
+    if workers == 1 or len(files) < MANY:
+        yield map(convert, files)
+        return
+    from concurrent.futures import ProcessPoolExecutor
+
+    with ProcessPoolExecutor(workers) as pool:
+        try:
+            yield pool.map(convert, files, chunksize=CHUNK)
+        except BaseException:  # Ctrl-C, or a full disk: what is queued is not waited for
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
 
 
 def _scan(source: Path, options: Options) -> list[Path]:
@@ -241,39 +275,61 @@ def _failed(file: Path, error: PhonechainError | OSError, tally: Tally, line: Ca
     line(f"failed {common.file_line(file, error)}")
 
 
-def _one_of_many(
-    file: Path, root: Path, out: Path, options: Options, tally: Tally, verbose: bool, line: Callable[[str], None]
-) -> None:
+def _convert_file(file: Path, *, root: Path, out: Path, options: Options) -> list[Outcome]:
+    """The recordings of one file in the other format; nothing is written."""
     from phonechain.app.labelling import conversion
     from phonechain.features import annotation as notation
 
     own = replace(options)
-    data = file.read_bytes()
-    suffix = conversion.suffix(options.to)
     target = out / conversion.renamed(file.relative_to(root), options.to)
     try:
-        parts = {target: _read(data, file, own, own.utterance)}
-    except AnnotationError as error:
-        if error.pointer != "utterance" or own.utterance is not None:
-            raise
-        read = notation.read_all(data, name=file.name)
-        parts = {target.with_name(_safe_name(name) + suffix): one for name, one in read.items()}
-    for target, read_one in parts.items():
+        data = file.read_bytes()
         try:
-            if target in tally.written:
-                raise SettingsError(f"would overwrite {target}, written from {tally.written[target]}")
-            _refuse_to_overwrite(target, own)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            notices = _convert(read_one, target, target, own, durable=False)
-        except (PhonechainError, OSError) as error:
+            parts = {target: _read(data, file, own, own.utterance)}
+        except AnnotationError as error:
+            if error.pointer != "utterance" or own.utterance is not None:
+                raise
+            read = notation.read_all(data, name=file.name)
+            suffix = conversion.suffix(options.to)
+            parts = {target.with_name(_safe_name(name) + suffix): one for name, one in read.items()}
+    except (PhonechainError, OSError) as error:
+        return [Outcome(target, error)]
+    outcomes = []
+    for to, annotation in parts.items():
+        try:
+            outcomes.append(Outcome(to, *_convert(annotation, to, own)))
+        except PhonechainError as error:
+            outcomes.append(Outcome(to, error))
+    return outcomes
+
+
+def _store(
+    file: Path, outcome: Outcome, options: Options, tally: Tally, verbose: bool, line: Callable[[str], None]
+) -> None:
+    """Write what came of one recording, and count it."""
+    target = outcome.target
+    try:
+        if isinstance(outcome.result, Exception):
+            raise outcome.result
+        if target in tally.written:
+            raise SettingsError(f"would overwrite {target}, written from {tally.written[target]}")
+        _refuse_to_overwrite(target, options)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        common.write_output(outcome.result, target, durable=False)
+    except UnrecognisedAnnotation as error:
+        if file.suffix.lower() in DOUBTFUL and options.from_ is None:
+            tally.skipped += 1
+        else:
             _failed(file, error, tally, line)
-            continue
+    except (PhonechainError, OSError) as error:
+        _failed(file, error, tally, line)
+    else:
         tally.written[target] = file
         if verbose:
-            for notice in notices:
+            for notice in outcome.notices:
                 line(f"warning: {file}: {notice.message}")
         else:
-            tally.count(file, notices)
+            tally.count(file, outcome.notices)
 
 
 def _safe_name(name: str) -> str:

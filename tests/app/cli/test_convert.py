@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import shutil
 from pathlib import Path
@@ -17,6 +18,7 @@ from phonechain.features import annotation as notation
 from phonechain.features.annotation import FORMATS, READABLE, Annotation, Tier
 from phonechain.features.segments import Segment
 
+convert_command = importlib.import_module("phonechain.app.cli.convert")
 README = Path(__file__).parents[3] / "README.md"
 TEXTGRID = samples.SEGMENTS
 PHONES = notation.tier_segments(notation.read(TEXTGRID.read_bytes()).tier("phones"))  # type: ignore[arg-type]
@@ -161,6 +163,32 @@ def test_a_tree_keeps_its_shape_and_one_bad_file_stops_nothing(
     assert capfd.readouterr().err.count("--force") == 3
     (tmp_path / "in/x/bad.lab").unlink()
     assert main([*command, "--force"]) == 0
+
+
+def test_several_processes_do_what_one_does(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files, messages, counts and exit code, with good files, broken ones of every kind, and two of one name."""
+    root = tmp_path / "in"
+    root.mkdir()
+    for number in range(20):
+        (root / f"u{number:02d}.lab").write_text(f"0 {number + 1}00000 a\n")
+    (root / "syntax.lab").write_text("0 100000 a\n100000 b\n")
+    (root / "notes.txt").write_text("no annotation")
+    (root / "empty.TextGrid").write_bytes(b"")
+    (root / "u00.phn").write_text("0 1600 a\n")
+    (root / "many.mlf").write_text('#!MLF!#\n"*/x.lab"\n0 100000 a\n.\n"*/y.lab"\n0 100000 b\n.\n')
+    told = {}
+    for many in (10**6, 1):
+        monkeypatch.setattr(convert_command, "MANY", many)
+        monkeypatch.setattr(convert_command, "CHUNK", 3)
+        out = tmp_path / f"out{many}"
+        assert main(["convert", str(root), str(out), "--to", "csv"]) == 1
+        files = {p.name: p.read_bytes() for p in out.iterdir()}
+        captured = capfd.readouterr()
+        told[many] = (files, (captured.out + captured.err).replace(str(out), "OUT"))
+    assert told[1] == told[10**6]
+    assert len(told[1][0]) == 22
 
 
 def test_warnings_of_a_tree_are_counted_or_all_shown(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
