@@ -13,6 +13,7 @@ from phonechain.app.http.routes import (
     align,
     classify,
     corpora,
+    guide,
     health,
     jobs,
     keys,
@@ -73,7 +74,7 @@ def create_app(
     problems.install(app)
     routers = [
         classify.router, align.router, models.router, models.aliases, corpora.router, jobs.router, reviews.router,
-        review_bundles.router, keys.router, health.router, problem_pages.router, page.router,
+        review_bundles.router, keys.router, health.router, problem_pages.router, page.router, guide.router,
     ]  # fmt: skip
     if settings.metrics != "off":
         routers.append(metrics.router)

@@ -95,4 +95,4 @@ else:
         return value
 
     def __dir__():
-        return sorted({*globals(), *__all__, "__version__"})
+        return sorted({*__all__, "__version__", "plot"})

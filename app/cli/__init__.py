@@ -28,6 +28,7 @@ from phonechain.app.cli import (
     models,
     phones,
     presets,
+    samples,
     serve,
     train,
 )
@@ -77,6 +78,7 @@ app.command("models")(models.models)
 app.command("phones")(phones.phones)
 app.command("presets")(presets.presets)
 app.command("demo")(demo.demo)
+app.command("samples")(samples.samples)
 app.command("serve")(serve.serve)
 app.command("worker")(cluster.worker)
 app.command("scheduler")(cluster.scheduler)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from phonechain.features.errors import ModelFileError, Notice, PhonechainError, SettingsError
-from phonechain.features.files import write_whole
+from phonechain.features.files import printable_path, write_whole
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -101,6 +101,18 @@ def file_line(file: Path, error: Exception) -> str:
         return str(problem_of(error, file))
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return str(CorpusProblem(file, None, f"cannot be used: {reason}"))
+
+
+@contextmanager
+def naming(file: Path, kind: type[PhonechainError] = PhonechainError) -> Iterator[None]:
+    """Errors of a kind that are raised within begin with the file's name, unless they name it."""
+    try:
+        yield
+    except kind as error:
+        message = str(error)
+        if printable_path(file.name) not in message:
+            error.args = (f"{printable_path(file)}: {message}",)
+        raise
 
 
 def read_map(path: Path | None) -> dict[str, str | None] | None:

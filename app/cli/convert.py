@@ -165,7 +165,8 @@ def _single(source: Path, out: Path, options: Options) -> None:
     _refuse_to_overwrite(target, options)
     data = source.read_bytes()
     try:
-        read = _read(data, source, options, options.utterance)
+        with common.naming(source):
+            read = _read(data, source, options, options.utterance)
     except AnnotationError as error:
         if error.pointer != "utterance" or options.utterance is not None:
             raise

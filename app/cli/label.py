@@ -13,7 +13,7 @@ import typer
 from phonechain.app.cli import answers, common, options, picture
 from phonechain.app.cli.certainty import Ranking
 from phonechain.app.cli.label_folder import label_folder
-from phonechain.features.errors import SettingsError
+from phonechain.features.errors import AudioError, SettingsError
 
 if TYPE_CHECKING:
     from phonechain.app.labelling.pipeline import Prepared
@@ -183,7 +183,8 @@ def label_files(
 
     segmentation = _read(audio, segments, utterance, shift, more.get("channel", "mix"))
     known = labeler.label_set_.mapped(mapping)
-    ready = pipeline.prepare_utterance(audio, segmentation, labeler.features_, known=known, **more)
+    with common.naming(audio, AudioError):
+        ready = pipeline.prepare_utterance(audio, segmentation, labeler.features_, known=known, **more)
     [labelled] = pipeline.label_sequences(
         labeler,
         [(ready.inputs, ready.segments, ready.starts)],
@@ -219,11 +220,12 @@ def _read(audio: Path, segments: Path, utterance: str | None, shift: Any, channe
     """The annotation of a recording, its times shifted. Raises AnnotationError, OSError."""
     from phonechain.features import annotation
 
-    segmentation = annotation.read(
-        segments.read_bytes(),
-        name=segments.name,
-        utterance=utterance,
-        audio=audio.stem,
-        channel=None if channel == "mix" else channel,
-    )
+    with common.naming(segments):
+        segmentation = annotation.read(
+            segments.read_bytes(),
+            name=segments.name,
+            utterance=utterance,
+            audio=audio.stem,
+            channel=None if channel == "mix" else channel,
+        )
     return annotation.shift(segmentation, shift)

@@ -44,7 +44,7 @@ SLOWEST = 16 * 1024
 
 SAFE_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
-PUBLIC = re.compile(r"/(page/.*|health(/.*)?|docs(/.*)?|openapi\.json|problems(/.*)?|metrics)?\Z")
+PUBLIC = re.compile(r"/(page/.*|guide(/[a-z.-]+)?|health(/.*)?|docs(/.*)?|openapi\.json|problems(/.*)?|metrics)?\Z")
 """Addresses that need no key and have no rate; metrics need a key where the settings say so."""
 
 UPLOADS = re.compile(r"/(corpora|models|jobs|reviews/[^/]+/files)/?\Z")

@@ -1,0 +1,69 @@
+"""Every command of the guide runs, page by page, in a folder of its own and against a live service."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.guide.tutorials import blocks
+from tests.processes import Service, running
+
+PAGES = ("alignments", "phonetician", "pronunciation", "transcripts", "research", "operator")
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    with running(tmp_path_factory.mktemp("service")) as started:
+        yield started
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    """A PATH on which `phonechain` is this checkout's."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    script = folder / "phonechain"
+    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m phonechain "$@"\n')
+    script.chmod(0o755)
+    return f"{folder}{os.pathsep}{os.environ['PATH']}"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_commands(page: str, tmp_path: Path, path: str, service: Service) -> None:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    environment = {**os.environ, "PATH": path, "OMP_NUM_THREADS": "1"}
+    printed = ""
+    for block in [*blocks("index"), *blocks(page)]:
+        text = block.text.replace("http://127.0.0.1:8000", service.address)
+        if block.kind == "text":
+            compare(block.text, printed, f"{page}.md:{block.line}")
+        if block.kind not in ("sh", "python"):
+            continue
+        if "zip " in text and shutil.which("zip") is None:
+            pytest.skip("the page packs a corpus with zip, which is not installed")
+        command = ["sh", "-ec", text] if block.kind == "sh" else [sys.executable, "-c", text]
+        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"{page}.md:{block.line}\n{done.stdout}\n{done.stderr}"
+        printed = done.stdout
+
+
+def compare(shown: str, printed: str, where: str) -> None:
+    """Each line that a page shows was printed, but for blanks and the last digits; `...` stands for the rest."""
+    lines = [normal(line) for line in printed.splitlines()]
+    for line in shown.splitlines():
+        if line.strip() not in ("", "...") and not set(line) <= set(" ─"):
+            assert normal(line) in lines, f"{where}: {line!r} is not in\n{printed}"
+
+
+def normal(line: str) -> list[str]:
+    return [re.sub(r"(\.\d)\d+", r"\1", word) for word in line.split()]
