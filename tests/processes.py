@@ -42,7 +42,7 @@ class Service:
                 env=environment,
                 cwd=ROOT,
             )
-        limit = time.monotonic() + 120
+        limit = time.monotonic() + 400
         while not (found := re.search(r'"address": "(http://[\d.:]+)"', self.text)):
             assert self.process.poll() is None, self.text
             assert time.monotonic() < limit, self.text

@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.guide.tutorials import blocks
+from phonechain.app import samples
+from tests.guide.tutorials import GUIDE, blocks
 from tests.processes import Service, running
 
-PAGES = ("alignments", "phonetician", "pronunciation", "transcripts", "research", "operator")
+PAGES = ("alignments", "phonetician", "pronunciation", "transcripts", "research", "tools", "operator")
 
 pytestmark = pytest.mark.slow
 
@@ -55,6 +56,26 @@ def test_commands(page: str, tmp_path: Path, path: str, service: Service) -> Non
         done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
         assert done.returncode == 0, f"{page}.md:{block.line}\n{done.stdout}\n{done.stderr}"
         printed = done.stdout
+
+
+def test_the_script_for_praat(tmp_path: Path, service: Service) -> None:
+    """In Praat itself, in a process of its own: while Praat runs, this one would not answer."""
+    program = (
+        "import sys, parselmouth\n"
+        "from parselmouth.praat import run_file\n"
+        "sound, grid = parselmouth.Sound(sys.argv[1]), parselmouth.read(sys.argv[2])\n"
+        "_, answer = run_file([sound, grid], sys.argv[3], sys.argv[4], 'default', 'phones')\n"
+        "names = [parselmouth.praat.call(answer, 'Get tier name...', n) for n in (1, 2, 3, 4)]\n"
+        "print(answer.name, names, parselmouth.praat.call(answer, 'Get label of interval...', 3, 1))\n"
+        "run_file([sound, grid], sys.argv[3], sys.argv[4], 'nothing', '')\n"
+    )
+    files = (samples.AUDIO, samples.SEGMENTS, GUIDE / "phonechain.praat")
+    command = [sys.executable, "-c", program, *map(str, files), service.address]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    tiers = ["words", "phones", "phones phonechain", "phones posterior"]
+    assert done.stdout == f"LJ001-0002_labelled {tiers} IH\n", done.stderr
+    assert "Phonechain says: " in done.stderr
+    assert "model-unknown" in done.stderr
 
 
 def compare(shown: str, printed: str, where: str) -> None:

@@ -29,9 +29,13 @@ _PAGE = """<!doctype html>
 """
 
 ORDER = (
-    "index", "alignments", "phonetician", "pronunciation", "transcripts", "research", "operator", "mathematics", "model-file",
+    "index", "alignments", "phonetician", "pronunciation", "transcripts", "research", "tools", "operator",
+    "mathematics", "model-file",
 )  # fmt: skip
 """The pages, in the order of the navigation."""
+
+FILES = {"guide.css": "text/css; charset=utf-8", "phonechain.praat": "text/plain; charset=utf-8"}
+"""Further files of the folder, and their media types."""
 
 _LINK = re.compile(r'<a href="([^"]*)">(.*?)</a>', re.DOTALL)
 
@@ -64,6 +68,8 @@ def _link(match: re.Match[str]) -> str:
     target, text = match.groups()
     if target.startswith(("https://", "http://", "#")):
         return match[0]
+    if target in FILES:
+        return f'<a href="/guide/{target}" download>{text}</a>'
     name = target.removesuffix(".md")
     return f'<a href="{_address(name)}">{text}</a>' if name in ORDER else text
 
@@ -76,10 +82,10 @@ async def index() -> Response:
 
 @router.get("/guide/{name}")
 async def page(name: str) -> Response:
-    """One page, or the style of all."""
-    if name == "guide.css":
-        style = (resources.files("phonechain.app") / "guide" / "guide.css").read_bytes()
-        return Response(style, headers=HEADERS, media_type="text/css; charset=utf-8")
+    """One page, the style of all, or the script for Praat."""
+    if name in FILES:
+        data = (resources.files("phonechain.app") / "guide" / name).read_bytes()
+        return Response(data, headers=HEADERS, media_type=FILES[name])
     if name not in pages():
         raise HTTPException(404)
     return Response(pages()[name], headers=HEADERS, media_type="text/html; charset=utf-8")

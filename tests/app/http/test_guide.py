@@ -32,15 +32,17 @@ def test_every_page_is_served(client: Client) -> None:
         assert f"<h1>{title}</h1>" in page.text
         assert page.text.count('aria-current="page"') == 1
     assert client.get("/guide/guide.css").headers["content-type"] == "text/css; charset=utf-8"
+    assert client.get("/guide/phonechain.praat").content == (GUIDE / "phonechain.praat").read_bytes()
     assert client.get("/guide/nothing").status_code == 404
     assert client.get("/guide/..%2fsettings").status_code == 404
 
 
 def test_links_lead_to_pages_that_are_there() -> None:
+    served = {"/guide", "/guide/guide.css", "/guide/phonechain.praat", *(f"/guide/{name}" for name in ORDER)}
     for name, page in pages().items():
         for target in re.findall(r'href="([^"]+)"', page):
             if target.startswith("/guide"):
-                assert target in {"/guide", "/guide/guide.css", *(f"/guide/{n}" for n in ORDER)}, (name, target)
+                assert target in served, (name, target)
             else:
                 assert target.startswith("https://"), (name, target)
     for path in GUIDE.glob("*.md"):
