@@ -33,6 +33,7 @@ def pretrained_path(name: str = "default") -> Path:
     folder = Path(str(resources.files("phonechain.model.pretrained")))
     path = folder / f"{PRETRAINED if name == 'default' else name}.safetensors"
     if path.parent != folder or not path.is_file():
-        names = ", ".join(["default", *pretrained_names()])
+        labelling = [known for known in pretrained_names() if known not in (PRETRAINED, ALIGNMENT)]
+        names = ", ".join([f"default ({PRETRAINED})", *labelling, f"{ALIGNMENT} (to align)"])
         raise SettingsError(f"expected a model out of {names}, got {name[:80]!r}", pointer="model", value=name[:80])
     return path

@@ -30,8 +30,11 @@ SHORT = 0.5
 """Seconds up to which an interval counts as one that may be a phone."""
 
 
+BY_NAME = "by its name"
+
+
 def choose_tier(annotation: Annotation, tier: str | None = None) -> tuple[Tier, tuple[Notice, ...]]:
-    """The tier of the phones, and a Notice where it was guessed among several.
+    """The tier of the phones, and a Notice where it was guessed among several; a single one of a usual name is no guess.
 
     Args:
         annotation: with at least one interval tier.
@@ -47,10 +50,8 @@ def choose_tier(annotation: Annotation, tier: str | None = None) -> tuple[Tier, 
     Examples:
         >>> from phonechain.features.reading import read_annotation
         >>> tier, notices = choose_tier(read_annotation("samples/LJ001-0002.TextGrid"))
-        >>> tier.name, len(tier.entries)
-        ('phones', 23)
-        >>> notices[0].message
-        "took tier 'phones' (23 intervals), by its name; not 'words'"
+        >>> tier.name, len(tier.entries), notices
+        ('phones', 23, ())
     """
     if tier is not None:
         return _named(annotation, tier)
@@ -61,7 +62,8 @@ def choose_tier(annotation: Annotation, tier: str | None = None) -> tuple[Tier, 
         raise NoSegments(f"expected a tier of intervals, got {listed(annotation)}", pointer="tiers")
     chosen, why = _guess(candidates)
     unfit = _unfit(annotation, candidates, chosen)
-    if len(candidates) == 1 and not unfit:
+    named = [t for t in candidates if is_phone_tier(t.name)]
+    if (len(candidates) == 1 or (named == [chosen] and why == BY_NAME)) and not unfit:
         return chosen, ()
     others = ", ".join(shown(t.name) for t in candidates if nfc(t.name) != nfc(chosen.name))
     message = f"took tier {shown(chosen.name)} ({len(chosen.entries)} intervals), {why}" + (
@@ -76,7 +78,7 @@ def _guess(candidates: list[Tier]) -> tuple[Tier, str]:
     names = [nfc(t.name).casefold().strip() for t in candidates]
     for wanted in PREFERRED:
         if found := [t for t, name in zip(candidates, names, strict=True) if name == wanted.casefold()]:
-            return max(found, key=_fitness), "by its name"
+            return max(found, key=_fitness), BY_NAME
     for wanted in PREFERRED[:2]:
         found = [t for t, name in zip(candidates, names, strict=True) if re.search(rf"\W{wanted}$", name)]
         if found:
