@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
+from pydantic_core import PydanticCustomError
 
 from phonechain.app.schemas.classify import ModelReference, NoticeOut, parse_channel
 from phonechain.app.schemas.corpora import PLAIN
@@ -36,6 +38,39 @@ class FileOptions(_Strict):
         "mix", description="Channel of the sound: an index from 0, or `mix` for the mean of all."
     )
     speaker: str | None = Field(None, max_length=200, pattern=PLAIN, description="Who speaks.")
+
+
+class FoundPhone(BaseModel):
+    """A phone of an alignment or a recognition; other members are left aside."""
+
+    start: float = Field(ge=0, allow_inf_nan=False, description="Seconds.")
+    end: float = Field(ge=0, allow_inf_nan=False, description="Seconds.")
+    label: str = Field(max_length=MAX_LABEL, pattern=PLAIN)
+    start_interval: tuple[float, float] = Field(description="What holds 90 % of the start's posterior, seconds.")
+    within_20_ms: float = Field(ge=0, le=1, description="Probability that the start is right within 20 ms.")
+
+    @field_validator("start_interval")
+    @classmethod
+    def _finite(cls, value: tuple[float, float]) -> tuple[float, float]:
+        if not all(map(math.isfinite, value)):
+            raise PydanticCustomError("finite", "expected two finite numbers")
+        return value
+
+
+class FoundWord(BaseModel):
+    """A word of an alignment; other members are left aside."""
+
+    start: float = Field(ge=0, allow_inf_nan=False, description="Seconds.")
+    end: float = Field(ge=0, allow_inf_nan=False, description="Seconds.")
+    written: str = Field(max_length=1000, pattern=PLAIN)
+
+
+class FoundSegments(BaseModel):
+    """The answer of `POST /align` or `POST /recognize`, as far as a review needs it."""
+
+    duration: float = Field(ge=0, allow_inf_nan=False, description="Seconds.")
+    segments: list[FoundPhone] = Field(min_length=1, max_length=100_000)
+    words: list[FoundWord] = Field(default_factory=list, max_length=100_000)
 
 
 class _OfSegment(_Strict):
@@ -182,3 +217,40 @@ class OperationsOut(BaseModel):
     can_undo: bool
     can_redo: bool
     operations: list[OperationOut]
+
+
+class NextFile(BaseModel):
+    """A recording with something left to check."""
+
+    number: int
+    name: str
+    speaker: str | None
+    doubt: float = Field(description="Mean of 1 - posterior of the answer, over the segments that nobody has checked.")
+    unchecked: int
+    duration: float = Field(description="Seconds.")
+
+
+class NextFiles(BaseModel):
+    """Recordings to label next: each speaker's most doubtful one first, then each one's second, and so on."""
+
+    files: list[NextFile]
+
+
+class ReviewTraining(BaseModel):
+    """A training on a review, and the error on the part that it held out."""
+
+    job: str
+    model: str
+    state: str
+    created: str
+    checked_seconds: float = Field(description="Seconds of the segments that were checked when it began.")
+    error: float | None = Field(description="Null before it has ended.")
+    low: float | None = Field(description="The 95 % interval of the error, where there is one.")
+    high: float | None
+    segments: int | None = Field(description="Segments that were held out.")
+
+
+class ReviewTrainings(BaseModel):
+    """Trainings, the newest first."""
+
+    trainings: list[ReviewTraining]

@@ -19,12 +19,13 @@ from phonechain.app.http.pagination import Cursor, Limit
 from phonechain.app.labelling import conversion, pipeline
 from phonechain.app.problems import documents as problems
 from phonechain.app.problems.errors import InvalidRequest, UnsupportedMediaType
-from phonechain.app.reviews import documents, export, intake
+from phonechain.app.reviews import boundaries, documents, export, intake
 from phonechain.app.reviews.repository import LogState, Reviews
 from phonechain.app.reviews.tables import Review, ReviewFile
 from phonechain.app.schemas.problems import refusals
 from phonechain.app.schemas.reviews import (
     FileOptions,
+    FoundSegments,
     NewReview,
     Operations,
     OperationsOut,
@@ -131,17 +132,13 @@ async def delete(id: str, reviews: ReviewsDep) -> Response:
                 "multipart/form-data": {
                     "schema": {
                         "type": "object",
-                        "required": ["audio", "segments"],
+                        "required": ["audio"],
                         "properties": {
-                            "audio": {
-                                "type": "string",
-                                "format": "binary",
-                                "contentMediaType": "application/octet-stream",
-                            },
-                            "segments": {
-                                "type": "string",
-                                "format": "binary",
-                                "contentMediaType": "application/octet-stream",
+                            "audio": uploads.BINARY,
+                            "segments": {**uploads.BINARY, "description": "An annotation file."},
+                            "alignment": {
+                                **uploads.BINARY,
+                                "description": "Instead of segments: the JSON answer of POST /align or POST /recognize.",
                             },
                             **FileOptions.model_json_schema()["properties"],
                         },
@@ -157,7 +154,9 @@ async def add_file(
     reviews: ReviewsDep,
     services: ServicesDep,
 ) -> JSONResponse:
-    """A form with the files `audio` and `segments`. The answer comes when the segments have been labelled."""
+    """A form with the file `audio` and either `segments`, an annotation, or `alignment`, what `POST /align` or
+    `POST /recognize` answered: its phones become a TextGrid, and its boundaries keep their certainty. The answer comes when
+    the segments have been labelled."""
     workspace, settings, models = services.workspace, services.settings, services.models
     batcher, metrics = services.batcher, services.metrics
     batcher.refuse_if_full()
@@ -172,10 +171,16 @@ async def add_file(
     async with references.keeping_async(workspace) as keeping:
         workspace = keeping.workspace
         async with request.form(max_files=4, max_fields=16, max_part_size=2**16) as form:
-            audio, segments, options = _parts(form)
+            audio, segments, alignment, options = _parts(form)
             sound = await uploads.keep_file(audio.file, workspace, settings.max_upload_bytes)
-            annotation = await segments.read()
-            names = [(n or "file").replace("\0", "") for n in (audio.filename, segments.filename)]
+            names = [(part.filename or "file").replace("\0", "") for part in (audio, segments or alignment) if part]
+            found: FoundSegments | None = None
+            if alignment is not None:
+                found = await batcher.in_pool(boundaries.parse, await alignment.read())
+                annotation, options.tier = boundaries.render(found), boundaries.PHONES
+                names[1] = f"{name_stem(names[0])}.TextGrid"
+            elif segments is not None:
+                annotation = await segments.read()
         entry = await models.get(options.model)
         with batcher.admit():
             read = await batcher.in_pool(notation.read, annotation, name=names[1])
@@ -208,6 +213,8 @@ async def add_file(
 
         def added() -> dict[str, Any]:
             document = intake.answer_document(ready, scored.labelled, entry.labeler.labels_)
+            if found is not None:
+                document["boundaries"] = boundaries.columns(found, notation.tier_segments(ready.tier))
             row = ReviewFile(
                 name=names[0],
                 annotation_name=names[1],
@@ -232,8 +239,8 @@ async def add_file(
     return JSONResponse(body, 201, {"Location": f"/reviews/{id}/files/{body['number']}"})
 
 
-def _parts(form: FormData) -> tuple[UploadFile, UploadFile, FileOptions]:
-    """The two files and the options of a form. Raises InvalidRequest."""
+def _parts(form: FormData) -> tuple[UploadFile, UploadFile | None, UploadFile | None, FileOptions]:
+    """(audio, segments, alignment, options) of a form, one of the two in the middle None. Raises InvalidRequest."""
     files: dict[str, UploadFile] = {}
     fields: dict[str, str] = {}
     for name, part in form.multi_items():
@@ -243,14 +250,18 @@ def _parts(form: FormData) -> tuple[UploadFile, UploadFile, FileOptions]:
             files[name] = part
         else:
             fields[name] = part
-    for name in ("audio", "segments"):
-        if name not in files:
-            raise InvalidRequest(f"expected a file in the field {name}, got none", pointer=name)
+    if "audio" not in files:
+        raise InvalidRequest("expected a file in the field audio, got none", pointer="audio")
+    given = [name for name in ("segments", "alignment") if name in files]
+    if len(given) != 1:
+        got = "both" if given else "none"
+        raise InvalidRequest(f"expected a file in the field segments or alignment, got {got}", pointer="segments")
     try:
-        return files["audio"], files["segments"], FileOptions.model_validate(fields)
+        options = FileOptions.model_validate(fields)
     except ValidationError as error:
         entries = error.errors(include_url=False)[: problems.MOST_FINDINGS]
         raise problems.invalid_request([problems.finding("body", entry) for entry in entries]) from None
+    return files["audio"], files.get("segments"), files.get("alignment"), options
 
 
 @router.get("/{id}/files/{number}", summary="One file", response_model=ReviewFileOut, responses=_UNKNOWN)

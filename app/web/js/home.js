@@ -1,95 +1,52 @@
 // The first view: drop files, try the sample, go on with a review.
-import { get, post, Problem, request } from "./api.js";
-import { fill, h, icon } from "./dom.js";
+import { get, post, request } from "./api.js";
+import { append, fill, h, icon } from "./dom.js";
+import { dropZone, nameOf, pairUp, sampleFiles, speakerOf } from "./drop.js";
 import { number, t, when } from "./i18n.js";
-import { stem } from "./review/list.js";
+import { fillModels, postForm, Uploads, wordsOf } from "./uploads.js";
 
-const SOUNDS = /\.(wav|flac|ogg|oga|opus|mp3|m4a|mp4|aac|aif|aiff|aifc|au|snd|caf|w64|rf64|sph|nist|webm|mkv|mka|amr|avi|mpg|mpeg|wma)$/i;
-const SAMPLE = "LJ001-0002";
-
-/** @typedef {{file: File, folder: string}} Dropped */
-/** @typedef {{name: string, audio?: Dropped, segments?: Dropped}} Pair */
+/** @typedef {import("./drop.js").Dropped} Dropped */
+/** @typedef {import("./drop.js").Pair} Pair */
 
 /**
  * @param {HTMLElement} main
+ * @param {string} [model] the model to label with, the default where it is left out
  */
-export async function openHome(main) {
+export async function openHome(main, model = "") {
   document.title = "Phonechain";
-  const options = { model: "default", tier: "" };
+  const options = { model: model || "default", tier: "" };
   const reviews = h("ul", { class: "cards" });
   const more = h("div");
   const work = h("div", { class: "work", "aria-live": "polite" });
-  const input = h("input", { type: "file", multiple: true, hidden: true, onchange: () => void take([...input.files].map((file) => ({ file, folder: "" }))) });
-  const models = h("select", { onchange: () => (options.model = models.value) }, h("option", { value: "default" }, "default"));
-  const zone = h("div", { class: "drop" },
-    icon("drop"),
-    h("p", { class: "drop-title" }, t("home.drop")),
-    h("p", { class: "soft" }, t("home.hint")),
-    h("div", { class: "row" }, h("button", { class: "primary", onclick: () => input.click() }, t("home.choose")), h("button", { onclick: () => void sample() }, t("home.sample"))),
+  const models = h("select", { onchange: () => (options.model = models.value) }, h("option", { value: options.model }, options.model));
+  const page = h("div", { class: "home" });
+  const zone = dropZone(page, { title: t("home.drop"), hint: t("home.hint"), take, sample: async () => take(await sampleFiles("flac", "TextGrid")) },
     h("div", { class: "row options-row" },
       h("label", { class: "filter" }, h("span", null, t("home.model")), models),
-      h("label", { class: "filter" }, h("span", null, t("home.tier")), h("input", { type: "text", maxLength: 200, placeholder: t("home.tier.guess"), oninput: (/** @type {any} */ event) => (options.tier = event.target.value) }))),
-    input);
-  const page = h("div", { class: "home" },
-    h("div", { class: "lead" }, h("h1", null, t("home.title")), h("p", null, t("home.lead"))),
-    zone, work, h("h2", null, t("home.reviews")), reviews, more);
+      h("label", { class: "filter" }, h("span", null, t("home.tier")), h("input", { type: "text", maxLength: 200, placeholder: t("home.tier.guess"), oninput: (/** @type {any} */ event) => (options.tier = event.target.value) }))));
+  append(page, [h("div", { class: "lead" }, h("h1", null, t("home.title")), h("p", null, t("home.lead"), " ", h("a", { href: "#/align" }, t("home.align")))),
+    zone, work, h("h2", null, t("home.reviews")), reviews, more]);
   fill(main, page);
-  // Anywhere on the page: a file that misses the box must not replace the page.
-  page.addEventListener("dragover", (/** @type {DragEvent} */ event) => {
-    event.preventDefault();
-    zone.classList.add("over");
-  });
-  page.addEventListener("dragleave", () => zone.classList.remove("over"));
-  page.addEventListener("drop", async (/** @type {DragEvent} */ event) => {
-    event.preventDefault();
-    zone.classList.remove("over");
-    if (event.dataTransfer) await take(await filesOf(event.dataTransfer));
-  });
-
-  async function sample() {
-    const [audio, segments] = await Promise.all(["flac", "TextGrid"].map(async (suffix) => new File([await (await request("GET", `page/samples/${SAMPLE}.${suffix}`)).blob()], `${SAMPLE}.${suffix}`)));
-    await take([audio, segments].map((file) => ({ file: /** @type {File} */ (file), folder: "" })));
-  }
 
   /** @param {Dropped[]} files */
   async function take(files) {
     const pairs = pairUp(files);
     const usable = pairs.filter((pair) => pair.audio && pair.segments);
-    const rows = new Map(pairs.map((pair) => [pair, h("li", null, h("span", { class: "cut" }, pair.name), h("span", { class: "state soft" }, pair.audio && pair.segments ? t("upload.waiting") : t(pair.audio ? "upload.alone.audio" : "upload.alone.annotation")))]));
-    const state = (/** @type {Pair} */ pair, /** @type {string} */ text, kind = "soft") => {
-      const cell = rows.get(pair).querySelector(".state");
-      cell.className = `state ${kind}`;
-      cell.textContent = text;
-    };
+    const uploads = new Uploads(pairs, (pair) => t(pair.audio && pair.segments ? "upload.waiting" : pair.audio ? "upload.alone.audio" : "upload.alone.annotation"));
     const after = h("div", { class: "row" });
-    fill(work, h("h2", null, usable.length === 1 ? t("upload.title.one") : t("upload.title", { count: number(usable.length) })), h("ul", { class: "uploads" }, [...rows.values()]), after);
+    fill(work, h("h2", null, usable.length === 1 ? t("upload.title.one") : t("upload.title", { count: number(usable.length) })), uploads.element, after);
     if (usable.length === 0) {
-      fill(after, h("p", { class: "bad" }, t("upload.nothing")));
+      fill(after, h("p", { class: "bad" }, t("upload.nothing")), pairs.some((pair) => pair.audio) && h("a", { class: "button", href: "#/align" }, t("home.align")));
       return;
     }
     try {
-      const first = /** @type {Pair} */ (usable[0]);
-      const review = await post("reviews", { name: (usable.length === 1 ? first.name : first.audio?.folder.split("/")[0] || `${first.name} +${usable.length - 1}`).slice(0, 200) });
-      let good = 0;
-      const pending = [...usable];
-      const worker = async () => {
-        for (let pair = pending.shift(); pair; pair = pending.shift()) {
-          state(pair, t("upload.sending"));
-          try {
-            const added = await send(review.id, pair);
-            good++;
-            state(pair, t("upload.done", { count: number(added.segments) }), "good");
-          } catch (error) {
-            state(pair, error instanceof Problem ? error.message : String(error), "bad");
-          }
-        }
-      };
-      await Promise.all([worker(), worker()]);
-      if (good === pairs.length) location.hash = `#/review/${review.id}`;
-      else if (good > 0) fill(after, h("a", { class: "button primary", href: `#/review/${review.id}` }, t("upload.open")));
+      const review = await post("reviews", { name: nameOf(usable) });
+      const good = await uploads.run(usable, async (pair) => t("upload.done", { count: number((await send(review.id, pair)).segments) }));
+      if (good.length === pairs.length) location.hash = `#/review/${review.id}`;
+      else if (good.length > 0) fill(after, h("a", { class: "button primary", href: `#/review/${review.id}` }, t("upload.open")));
       else await request("DELETE", `reviews/${review.id}`);
     } catch (error) {
-      fill(after, h("p", { class: "bad" }, error instanceof Problem ? error.message : String(error)));
+      fill(after, h("p", { class: "bad" }, wordsOf(error)));
     }
   }
 
@@ -98,23 +55,12 @@ export async function openHome(main) {
    * @param {Pair} pair
    */
   async function send(id, pair) {
-    const form = new FormData();
     const audio = /** @type {Dropped} */ (pair.audio);
     const segments = /** @type {Dropped} */ (pair.segments);
-    form.set("audio", audio.file, audio.file.name);
-    form.set("segments", segments.file, segments.file.name);
-    form.set("model", options.model);
-    if (options.tier.trim()) form.set("tier", options.tier.trim());
-    const folder = audio.folder.split("/").filter(Boolean).pop();
-    if (folder) form.set("speaker", folder.slice(0, 200));
-    for (let wait = 500; ; wait *= 2) {
-      try {
-        return await (await request("POST", `reviews/${id}/files`, { body: form })).json();
-      } catch (error) {
-        if (!(error instanceof Problem) || error.status !== 503 || wait > 8000) throw error;
-        await new Promise((resume) => setTimeout(resume, wait)); // the service is busy
-      }
-    }
+    return postForm(`reviews/${id}/files`, {
+      audio: { file: audio.file, name: audio.file.name }, segments: { file: segments.file, name: segments.file.name },
+      model: options.model, tier: options.tier.trim(), speaker: speakerOf(audio),
+    });
   }
 
   /** @param {string} [cursor] */
@@ -151,62 +97,5 @@ export async function openHome(main) {
   }
 
   await load();
-  const known = await get("models").catch(() => ({ models: [] }));
-  const names = known.models.map((/** @type {any} */ model) => model.name);
-  if (names.length > 0) fill(models, names.map((/** @type {string} */ name) => h("option", { value: name, selected: name === "default" }, name)));
-}
-
-/**
- * Recordings and annotations of the same name, in the same folder.
- * @param {Dropped[]} files
- * @returns {Pair[]}
- */
-export function pairUp(files) {
-  /** @type {Map<string, Pair>} */
-  const pairs = new Map();
-  for (const one of files) {
-    const base = one.file.name;
-    if (base.startsWith(".")) continue;
-    const name = stem(base);
-    const key = `${one.folder}/${name}`;
-    const pair = pairs.get(key) ?? { name };
-    pairs.set(key, pair);
-    if (SOUNDS.test(base) || one.file.type.startsWith("audio/")) pair.audio ??= one;
-    else if (!pair.segments || /\.textgrid$/i.test(base)) pair.segments = one;
-  }
-  const found = [...pairs.values()];
-  // One recording and one annotation belong together, whatever they are called.
-  if (found.length === 2) {
-    const audio = found.find((pair) => pair.audio && !pair.segments);
-    const segments = found.find((pair) => pair.segments && !pair.audio);
-    if (audio?.audio && segments?.segments) return [{ name: audio.name, audio: audio.audio, segments: segments.segments }];
-  }
-  return found.sort((a, b) => a.name.localeCompare(b.name, undefined, { numeric: true }));
-}
-
-/**
- * Everything that was dropped, folders opened.
- * @param {DataTransfer} transfer
- * @returns {Promise<Dropped[]>}
- */
-async function filesOf(transfer) {
-  const entries = [...transfer.items].map((item) => item.webkitGetAsEntry?.()).filter((entry) => entry !== null && entry !== undefined);
-  if (entries.length === 0) return [...transfer.files].map((file) => ({ file, folder: "" }));
-  /** @type {Dropped[]} */
-  const out = [];
-  const walk = async (/** @type {any} */ entry, /** @type {string} */ folder) => {
-    if (entry.isFile) {
-      out.push({ file: await new Promise((done, fail) => entry.file(done, fail)), folder });
-      return;
-    }
-    const reader = entry.createReader();
-    for (;;) {
-      /** @type {any[]} */
-      const some = await new Promise((done, fail) => reader.readEntries(done, fail));
-      if (some.length === 0) break;
-      for (const one of some) await walk(one, folder ? `${folder}/${entry.name}` : entry.name);
-    }
-  };
-  for (const entry of entries) await walk(entry, "");
-  return out;
+  fillModels(models, await get("models").catch(() => ({ models: [] })), options.model);
 }

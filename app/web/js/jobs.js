@@ -1,7 +1,9 @@
 // Jobs: a live list, and one job with its curve, its errors and its result.
 import { download, get, Problem, request } from "./api.js";
+import { curve } from "./charts.js";
 import { fill, h } from "./dom.js";
 import { number, t, when } from "./i18n.js";
+import { evaluationPanel, percent } from "./train/evaluation.js";
 
 const ENDED = ["succeeded", "failed", "cancelled"];
 
@@ -72,9 +74,11 @@ async function openJob(main, id, signal) {
   const path = `jobs/${encodeURIComponent(id)}`;
   let job = await get(path, signal);
   const head = h("div", { class: "job-head", "aria-live": "polite" });
-  const curve = h("div");
+  const curves = h("div");
   const rest = h("div", { class: "job-rest" });
-  fill(main, h("div", { class: "sheet" }, h("p", null, h("a", { href: "#/jobs" }, t("jobs.all"))), h("h1", null, t("jobs.title", { kind: kindOf(job), created: when(job.created) })), head, curve, rest));
+  const evaluation = h("div");
+  const notes = h("div", { class: "stack" });
+  fill(main, h("div", { class: "sheet" }, h("p", null, h("a", { href: "#/jobs" }, t("jobs.all"))), h("h1", null, t("jobs.title", { kind: kindOf(job), created: when(job.created) })), head, curves, notes, evaluation, rest));
   /** @type {{epoch: number, loss: number | null, dev_error: number | null}[]} */
   const epochs = [];
 
@@ -88,12 +92,24 @@ async function openJob(main, id, signal) {
       h("div", { class: "row" },
         !ENDED.includes(job.state) && h("button", { class: "danger", disabled: job.state === "cancelling", onclick: () => void ask("POST", `${path}/cancel`) }, t("jobs.cancel")),
         job.state === "succeeded" && h("button", { class: "primary", onclick: () => void download(`${path}/result`).catch(refused) }, t("jobs.result")),
-        job.kind === "train" && job.state === "succeeded" && h("a", { class: "button", href: "#/models" }, t("jobs.models"))));
+        job.kind === "train" && job.state === "succeeded" && [
+          h("a", { class: "button", href: `#/home/${encodeURIComponent(job.result.name)}` }, t("jobs.use")),
+          h("button", { onclick: () => void makeDefault() }, t("models.default")), h("a", { class: "button", href: "#/models" }, t("jobs.models"))]));
   }
 
   async function showEnd() {
     const parts = [];
-    if (job.result) parts.push(h("h2", null, t("jobs.summary")), facts(job.result));
+    const { warnings, ...result } = job.result ?? {};
+    // What the service noticed: too little data, a calibration that could not be fitted.
+    fill(notes, (warnings ?? []).map((/** @type {any} */ one) => h("p", { class: "note" }, one.message ?? String(one))));
+    if (job.state === "succeeded" && (job.kind === "train" || job.kind === "evaluate")) {
+      const panel = await evaluationPanel(job);
+      if (panel && !signal.aborted) {
+        fill(evaluation, panel.element);
+        signal.addEventListener("abort", panel.close);
+      }
+    }
+    if (job.result) parts.push(h("h2", null, t("jobs.summary")), facts(result));
     if (job.failed_files > 0) {
       const { errors } = await get(`${path}/errors?limit=100`, signal);
       parts.push(h("h2", null, t("jobs.errors", { count: number(job.failed_files) })), h("div", { class: "scroll-x", tabIndex: 0, role: "region", "aria-label": t("jobs.errors", { count: job.failed_files }) }, h("table", null, h("thead", null, h("tr", null, h("th", null, t("list.utterance")), h("th", null, t("jobs.problem")))),
@@ -116,6 +132,15 @@ async function openJob(main, id, signal) {
     }
   }
 
+  async function makeDefault() {
+    try {
+      await request("PUT", "aliases/default", { json: { model: `${job.result.name}@${job.result.version}` } });
+      head.append(h("p", { class: "good", role: "status" }, t("jobs.isdefault", { name: job.result.name })));
+    } catch (error) {
+      refused(error);
+    }
+  }
+
   /** @param {any} error */
   function refused(error) {
     head.append(h("p", { class: "bad", role: "alert" }, error instanceof Problem ? error.message : String(error)));
@@ -132,7 +157,7 @@ async function openJob(main, id, signal) {
         const point = { epoch: metrics.epoch, loss: metrics.loss ?? null, dev_error: metrics.dev_error ?? null };
         if (known) Object.assign(known, point);
         else epochs.push(point);
-        fill(curve, chart(epochs));
+        fill(curves, charts(epochs));
       }
     }
     // The old events come all at once: the job itself is asked for a few times a second at most.
@@ -184,33 +209,19 @@ async function follow(path, signal, tell) {
 }
 
 /**
- * Loss and dev error by epoch, each on its own scale.
+ * Loss and dev error by epoch, side by side, each with its own scale.
  * @param {{epoch: number, loss: number | null, dev_error: number | null}[]} epochs
  */
-function chart(epochs) {
-  const [width, height, edge] = [640, 200, 8];
-  const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
-  svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
-  svg.setAttribute("class", "chart");
-  svg.setAttribute("role", "img");
+function charts(epochs) {
   const last = epochs[epochs.length - 1];
-  svg.setAttribute("aria-label", t("jobs.curve", { epoch: last?.epoch ?? 0, loss: last?.loss?.toFixed(3) ?? "–", error: percent(last?.dev_error) }));
-  const most = Math.max(1, ...epochs.map(({ epoch }) => epoch));
-  for (const name of /** @type {const} */ (["loss", "dev_error"])) {
-    const points = epochs.filter((one) => one[name] !== null);
-    const values = points.map((one) => Number(one[name]));
-    const [low, high] = [Math.min(...values), Math.max(...values)];
-    const line = document.createElementNS("http://www.w3.org/2000/svg", "polyline");
-    line.setAttribute("class", `line-${name}`);
-    line.setAttribute("points", points.map((one) => `${edge + (one.epoch / most) * (width - 2 * edge)},${edge + (1 - (Number(one[name]) - low) / (high - low || 1)) * (height - 2 * edge)}`).join(" "));
-    svg.append(line);
-  }
-  return [svg, h("p", { class: "chart-legend" }, h("span", { class: "key-loss" }, t("jobs.loss"), ` ${last?.loss?.toFixed(3) ?? "–"}`), h("span", { class: "key-dev_error" }, t("jobs.error"), ` ${percent(last?.dev_error)}`))];
-}
-
-/** @param {number | null | undefined} share */
-function percent(share) {
-  return share === null || share === undefined ? "–" : `${(100 * share).toFixed(1)} %`;
+  const label = t("jobs.curve", { epoch: last?.epoch ?? 0, loss: last?.loss?.toFixed(3) ?? "–", error: percent(last?.dev_error) });
+  const one = (/** @type {"loss" | "dev_error"} */ name, /** @type {string} */ title, /** @type {(value: number) => string} */ format) => {
+    const points = epochs.filter((epoch) => epoch[name] !== null).map((epoch) => ({ x: epoch.epoch, y: Number(epoch[name]) }));
+    if (points.length === 0) return null;
+    return h("figure", null, h("figcaption", null, title, " ", h("strong", { class: "tabular" }, format(Number(last?.[name] ?? points[points.length - 1]?.y)))),
+      curve(points, { label: `${title}: ${label}`, x: t("jobs.epoch"), y: title, format, kind: name }));
+  };
+  return h("div", { class: "columns charts" }, one("loss", t("jobs.loss"), (value) => value.toPrecision(3)), one("dev_error", t("jobs.error"), (value) => `${(100 * value).toFixed(1)} %`));
 }
 
 /**

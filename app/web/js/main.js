@@ -5,7 +5,7 @@ import { openHome } from "./home.js";
 import { t } from "./i18n.js";
 
 const main = /** @type {HTMLElement} */ (document.getElementById("main"));
-const VIEWS = /** @type {const} */ ([["#/", "nav.reviews"], ["#/jobs", "nav.jobs"], ["#/models", "nav.models"], ["#/keys", "keys.show"]]);
+const VIEWS = /** @type {const} */ ([["#/", "nav.reviews"], ["#/align", "nav.align"], ["#/train", "nav.train"], ["#/jobs", "nav.jobs"], ["#/models", "nav.models"], ["#/keys", "keys.show"]]);
 
 /** @type {() => void} */
 let close = () => {};
@@ -15,20 +15,23 @@ async function route() {
   const own = ++turn;
   close();
   close = () => {};
-  const [view = "", id = ""] = location.hash.replace(/^#\/?/, "").split("/");
+  const [view = "", id = "", part = ""] = location.hash.replace(/^#\/?/, "").split("/").map(decoded);
   for (const link of document.querySelectorAll("#nav a[data-view]")) {
-    const active = link.getAttribute("data-view") === (view === "review" ? "#/" : `#/${view}`);
+    const active = link.getAttribute("data-view") === (["review", "next", "home"].includes(view) ? "#/" : `#/${view}`);
     if (active) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
   document.body.className = view ? `view-${/^[a-z]+$/.test(view) ? view : "home"}` : "view-home";
   try {
     let closing;
-    if (view === "review") closing = await (await import("./review/view.js")).openReview(main, id);
+    if (view === "review") closing = await (await import("./review/view.js")).openReview(main, id, part);
+    else if (view === "align") await (await import("./align.js")).openAlign(main);
+    else if (view === "train") closing = await (await import("./train/view.js")).openTrain(main, id);
+    else if (view === "next") await (await import("./train/next.js")).openNext(main, id);
     else if (view === "jobs") closing = await (await import("./jobs.js")).openJobs(main, id);
     else if (view === "models") await (await import("./models.js")).openModels(main);
     else if (view === "keys") await (await import("./keys.js")).openKeys(main);
-    else await openHome(main);
+    else await openHome(main, view === "home" ? id : "");
     if (closing && own === turn) close = closing;
     else if (closing) closing();
   } catch (error) {
@@ -36,6 +39,15 @@ async function route() {
     if (!(error instanceof Problem)) throw error;
     if (error.status === 401) askForKey(error);
     else fill(main, h("div", { class: "refusal", role: "alert" }, h("h1", null, error.document["title"] ?? ""), h("p", null, error.message), h("button", { onclick: () => void route() }, t("error.again"))));
+  }
+}
+
+/** A part of the address; what is no encoded text stays as it is. @param {string} part */
+function decoded(part) {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
   }
 }
 

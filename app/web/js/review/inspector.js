@@ -59,6 +59,8 @@ export class Inspector extends EventTarget {
         fact(t("inspector.file"), stem(file.meta.name)),
         file.meta.speaker && fact(t("inspector.speaker"), file.meta.speaker),
         fact(t("inspector.model"), `${file.meta.model.name} ${file.meta.model.version}`)),
+      file.answer.boundaries && h("div", { class: "edges" }, h("h3", null, t("inspector.boundaries")), h("dl", null,
+        edge(file, t("inspector.start"), row, row[1]), edge(file, t("inspector.end"), file.rows[index + 1], row[2]))),
       file.meta.warnings.length > 0 && h("details", { class: "warnings" }, h("summary", null, t("inspector.notes", { count: file.meta.warnings.length })),
         h("ul", null, file.meta.warnings.slice(0, 20).map((/** @type {any} */ one) => h("li", null, one.message)))));
   }
@@ -81,6 +83,23 @@ export class Inspector extends EventTarget {
   #act(name, value) {
     this.dispatchEvent(new CustomEvent("act", { detail: { name, value } }));
   }
+}
+
+/**
+ * How certain a boundary is: that of the segment which starts there.
+ * @param {import("./store.js").ReviewFile} file
+ * @param {string} name
+ * @param {import("./store.js").Row | undefined} row
+ * @param {number} time
+ */
+function edge(file, name, row, time) {
+  if (!row || Math.abs(row[1] - time) > 1e-6) return null; // the end of the sound, or of a stretch
+  const found = file.boundary(row);
+  if (!found) return [h("dt", null, name), h("dd", { class: "soft" }, t("inspector.byhand"))];
+  const at = shade(found.within);
+  return [h("dt", null, name), h("dd", { class: "tabular" },
+    h("span", { class: "badge small", style: { background: fillOf(at), color: inkOn(at) } }, t("inspector.within", { p: posterior(found.within) })),
+    h("div", { class: "soft" }, t("inspector.between", { low: found.low.toFixed(3), high: found.high.toFixed(3) })))];
 }
 
 /**

@@ -156,6 +156,7 @@ export function paint(timeline) {
     else if (lane.kind === "tier") tier(timeline, lane, theme);
     else segments(timeline, lane, theme, lane.kind === "answer");
   }
+  if (file.answer.boundaries) boundaries(timeline, theme);
   const above = /** @type {Lane} */ (timeline.lanes.find((lane) => lane.kind === "wave"));
   const below = heightOf(timeline.lanes) - 2;
   const band = timeline.range ?? (row ? [row[1], row[2]] : null);
@@ -428,6 +429,44 @@ function tier(timeline, lane, theme) {
     const text = own.text[i] ?? "";
     if (text && w > 14) fit(context, text, Math.max(x, 0), Math.min(x + w, width), top + (lane.height - HEAD) / 2 + 1, theme.ink);
   }
+}
+
+/**
+ * Boundaries that were found, through sound and segments: the surer, the wider and the stronger the line. Those of the
+ * chosen segment show the stretch that holds 90 % of their posterior.
+ * @param {Timeline} timeline
+ * @param {Theme} theme
+ */
+function boundaries(timeline, theme) {
+  const { context, file, lanes } = timeline;
+  const top = lanes.find((lane) => lane.kind === "wave")?.top ?? 0;
+  const own = lanes.find((lane) => lane.kind === "review");
+  if (!file || !own) return;
+  const rows = file.rows;
+  const first = firstVisible(rows, timeline.begin);
+  const last = Math.min(rows.length, firstVisible(rows, timeline.end) + 1);
+  if (last - first > timeline.width / 12) return; // thinner than their lines
+  const sound = lanes.find((lane) => lane.kind === "spectrogram");
+  const height = (sound ? sound.top + sound.height : own.top) - top;
+  context.save();
+  for (let i = first; i < last; i++) {
+    const row = rows[i];
+    const found = file.boundary(row);
+    if (!row || !found) continue;
+    if (i === timeline.selected || i === timeline.selected + 1) {
+      context.globalAlpha = 0.22;
+      context.fillStyle = theme.accent;
+      const x = timeline.xOf(found.low);
+      context.fillRect(x, top, Math.max(1, timeline.xOf(found.high) - x), height);
+    }
+    const width = 0.5 + 2 * found.within;
+    const x = timeline.xOf(row[1]) - width / 2;
+    context.globalAlpha = 0.2 + 0.55 * found.within;
+    context.fillStyle = theme.ink;
+    context.fillRect(x, top, width, height);
+    context.fillRect(x, own.top + HEAD, width, own.height - HEAD);
+  }
+  context.restore();
 }
 
 /**

@@ -1,7 +1,7 @@
 // The doubtful segments of all files, the least certain first: a list of which only the visible rows exist.
 import { fill, h } from "../dom.js";
 import { fillOf, inkOn, shade } from "../colors.js";
-import { number, t } from "../i18n.js";
+import { number, posterior, t } from "../i18n.js";
 
 /** @typedef {import("./store.js").ReviewStore} ReviewStore */
 /** @typedef {import("./store.js").Reference} Reference */
@@ -18,7 +18,7 @@ export class DoubtfulList extends EventTarget {
     /** @type {Entry[]} */
     this.entries = [];
     this.at = -1;
-    this.filters = { label: "", speaker: "", file: "", confusion: "", todo: true };
+    this.filters = { label: "", speaker: "", file: "", confusion: "", sort: "", todo: true };
     this.body = h("div", { class: "list-body" });
     this.scroller = h("div", { class: "list-scroll", role: "listbox", tabIndex: 0, "aria-label": t("list.title"), onscroll: () => this.#paint() }, this.body);
     this.count = h("span", { class: "soft" });
@@ -52,7 +52,7 @@ export class DoubtfulList extends EventTarget {
         const given = one.answer.given[row[0]] ?? null;
         if (label && given !== label && row[3] !== label) continue;
         if (confusion && confusion !== `${given}\t${best}`) continue;
-        entries.push({ file: one.number, id: row[0], doubt: one.doubt(row[0]) });
+        entries.push({ file: one.number, id: row[0], doubt: this.filters.sort ? (one.boundary(row)?.within ?? 2) : one.doubt(row[0]) });
       }
     }
     entries.sort((a, b) => a.doubt - b.doubt || a.file - b.file || a.id - b.id);
@@ -136,9 +136,10 @@ export class DoubtfulList extends EventTarget {
     const row = found?.row;
     const given = row ? row[3] : (file?.answer.given[entry.id] ?? null);
     const answer = row && file ? file.best(row) : null;
-    const p = row && file ? file.certainty(row) : NaN;
+    const within = row && this.filters.sort ? (file?.boundary(row)?.within ?? NaN) : null;
+    const p = within ?? (row && file ? file.certainty(row) : NaN);
     const index = shade(p);
-    const shown = row && file ? file.certaintyText(row) : "–";
+    const shown = within !== null ? posterior(Number.isNaN(within) ? null : within) : row && file ? file.certaintyText(row) : "–";
     const name = stem(file?.meta.name ?? "");
     return h("div", {
       class: `list-row${at === this.at ? " chosen" : ""}${row?.[4] ? " reviewed" : ""}${row ? "" : " gone"}`,
@@ -175,6 +176,7 @@ export class DoubtfulList extends EventTarget {
       this.#select("label", [...labels].sort(([a], [b]) => a.localeCompare(b)).map(([label, count]) => [label, `${label} (${number(count)})`])),
       this.#select("confusion", sorted.map(([pair, count]) => [pair, `${pair.replace("\t", " → ")} (${number(count)})`])),
       speakers.size > 0 && this.#select("speaker", [...speakers].sort().map((one) => [one, one])),
+      files.some((file) => file.answer.boundaries) && this.#select("sort", [["boundary", t("list.sort.boundary")]], t("list.sort"), t("list.sort.label")),
       files.length > 1 && this.#select("file", files.map((file) => [String(file.number), stem(file.meta.name)])),
       h("label", { class: "check" }, h("input", { type: "checkbox", checked: this.filters.todo, onchange: (/** @type {any} */ event) => {
         this.filters.todo = event.target.checked;
@@ -183,18 +185,20 @@ export class DoubtfulList extends EventTarget {
   }
 
   /**
-   * @param {"label" | "speaker" | "file" | "confusion"} name
+   * @param {"label" | "speaker" | "file" | "confusion" | "sort"} name
    * @param {string[][]} options
+   * @param {string} [title]
+   * @param {string} [none] what no choice means
    */
-  #select(name, options) {
+  #select(name, options, title = t(/** @type {any} */ (`list.filter.${name}`)), none = t("list.filter.all")) {
     const select = h("select", { onchange: () => {
       this.filters[name] = select.value;
       this.refresh();
       /** @type {HTMLElement | null} */ (this.filterBox.querySelector(`[data-filter="${name}"]`))?.focus();
     }, data: { filter: name } },
-    h("option", { value: "" }, t("list.filter.all")),
+    h("option", { value: "" }, none),
     options.map(([value, text]) => h("option", { value, selected: value === this.filters[name] }, text)));
-    return h("label", { class: "filter" }, h("span", null, t(`list.filter.${name}`)), select);
+    return h("label", { class: "filter" }, h("span", null, title), select);
   }
 }
 

@@ -5,7 +5,8 @@ import { posterior } from "../i18n.js";
 /** @typedef {[id: number, start: number, end: number, label: string | null, reviewed: boolean]} Row */
 /** @typedef {{name: string, kind: string, start: number[], end: number[], text: string[]}} Tier */
 /** @typedef {{labels: string[], start: number[], end: number[], given: (string | null)[], compared_as: (string | null)[], given_posterior: (number | null)[],
- *   given_rank: (number | null)[], n_best: number[][], skipped: Record<string, string>, tiers: Tier[]}} Answer */
+ *   given_rank: (number | null)[], n_best: number[][], skipped: Record<string, string>, tiers: Tier[], boundaries?: {within: (number | null)[], low: (number | null)[], high: (number | null)[]}}} Answer */
+/** @typedef {{within: number, low: number, high: number}} Boundary */
 /** @typedef {{file: number, id: number}} Reference */
 
 /** One file of a review. */
@@ -75,6 +76,18 @@ export class ReviewFile {
   certaintyText(row) {
     const p = this.certainty(row);
     return `${this.bounded(row) ? "≤ " : ""}${posterior(Number.isNaN(p) ? null : p)}`;
+  }
+
+  /**
+   * How certain the start of the segment is, where alignment found it and nobody has moved it since.
+   * @param {Row | undefined} row
+   * @returns {Boundary | null}
+   */
+  boundary(row) {
+    const found = this.answer.boundaries;
+    if (!found || !row || row[1] !== this.answer.start[row[0]]) return null;
+    const [within, low, high] = [found.within[row[0]], found.low[row[0]], found.high[row[0]]];
+    return typeof within === "number" && typeof low === "number" && typeof high === "number" ? { within, low, high } : null;
   }
 
   /** How sure the model was of the segment as it came; this orders what is doubtful. @param {number} id */

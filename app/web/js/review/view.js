@@ -1,10 +1,11 @@
 // The review screen: list, timeline and inspector around one store; what keys and buttons do.
-import { download, post, Problem, request } from "../api.js";
+import { download, Problem, request } from "../api.js";
 import { append, fill, h, icon } from "../dom.js";
 import { gradient } from "../colors.js";
 import { posterior, t, when, number } from "../i18n.js";
 import { Player, Sound } from "../sound.js";
 import { Inspector } from "./inspector.js";
+import { trainReview } from "../train/next.js";
 import { bindKeys, helpPanel } from "./keys.js";
 import { LabelBox } from "./labelbox.js";
 import { DoubtfulList, stem } from "./list.js";
@@ -76,6 +77,14 @@ export class ReviewView {
     player.addEventListener("change", () => this.#paintTools(), { signal });
     window.addEventListener("focus", () => void (store.queue.length === 0 && store.catchUp().catch(() => {})), { signal });
     window.addEventListener("beforeunload", (event) => store.queue.length > 0 && event.preventDefault(), { signal });
+  }
+
+  /** Begin with the most doubtful segment of a file, and stay with that file. @param {number} number */
+  openFile(number) {
+    this.list.filters.file = this.store.files.size > 1 && this.store.files.has(number) ? String(number) : "";
+    this.list.refresh();
+    const first = this.list.nextDoubtful(null) ?? firstOf(this.store, number);
+    if (first) this.select(first, false);
   }
 
   close() {
@@ -329,6 +338,7 @@ export class ReviewView {
       h("button", { onclick: () => this.do("undo"), disabled: !store.canUndo, data: { foot: "undo" } }, icon("undo"), t("foot.undo")),
       h("button", { onclick: () => this.do("redo"), disabled: !store.canRedo, data: { foot: "redo" } }, icon("redo"), t("foot.redo")),
       h("button", { onclick: (/** @type {any} */ event) => void this.train(event.currentTarget), disabled: reviewed === 0, title: t("foot.train.help"), data: { foot: "train" } }, icon("train"), t("foot.train")),
+      h("a", { class: "button", href: `#/next/${store.id}`, title: t("foot.next.help"), data: { foot: "next" } }, icon("next"), t("foot.next")),
       h("button", { class: "primary", onclick: () => void this.download(), title: t("foot.download.help"), data: { foot: "download" } }, icon("download"), t("foot.download")),
       h("button", { class: "quiet", onclick: () => this.do("help"), "aria-label": t("help.help"), title: t("help.title"), data: { foot: "help" } }, h("kbd", null, "?")));
     if (focused) /** @type {HTMLElement | null} */ (this.foot.querySelector(`[data-foot="${focused}"]`))?.focus();
@@ -353,11 +363,7 @@ export class ReviewView {
   async train(button) {
     button.disabled = true;
     try {
-      const corpus = await post(`${this.store.path}/corpus`, {});
-      const name = this.store.review.name.normalize("NFKD").replace(/[^A-Za-z0-9._-]+/g, "-").replace(/^[^A-Za-z0-9]+/, "").slice(0, 90) || "review";
-      const base = [...this.store.files.values()][0]?.meta.model.name ?? "default";
-      const job = await post("jobs", { kind: "train", corpus: corpus.id, name, base, fold: true, description: t("foot.train.description", { name: this.store.review.name }) });
-      location.hash = `#/jobs/${job.id}`;
+      location.hash = `#/jobs/${await trainReview(this.store.review)}`;
     } catch (error) {
       button.disabled = false;
       this.say(error instanceof Problem ? error.message : String(error), true);
@@ -382,9 +388,9 @@ export class ReviewView {
   }
 }
 
-/** @param {ReviewStore} store @returns {Reference | null} */
-function firstOf(store) {
-  for (const file of store.files.values()) if (file.rows[0]) return { file: file.number, id: file.rows[0][0] };
+/** @param {ReviewStore} store @param {number} [number] only of this file @returns {Reference | null} */
+function firstOf(store, number) {
+  for (const file of store.files.values()) if (number === undefined || file.number === number) if (file.rows[0]) return { file: file.number, id: file.rows[0][0] };
   return null;
 }
 
@@ -397,9 +403,10 @@ function round(time) {
  * Open a review into an element.
  * @param {HTMLElement} main
  * @param {string} id
+ * @param {string} [number] of the file to begin with
  * @returns {Promise<() => void>} closes it
  */
-export async function openReview(main, id) {
+export async function openReview(main, id, number = "") {
   const state = h("p", { class: "loading", role: "status" }, t("home.loading"));
   fill(main, state);
   const store = await ReviewStore.open(id, (done, total) => (state.textContent = t("review.opening", { done, total })));
@@ -408,5 +415,6 @@ export async function openReview(main, id) {
   append(main, [view.element]);
   document.title = `${store.review.name} · Phonechain`;
   /** @type {any} */ (window).phonechainReview = view;
+  if (number !== "") view.openFile(Number(number));
   return () => view.close();
 }
