@@ -27,6 +27,7 @@ class FittedAttributes:
     metrics_: dict[str, Any] = {}  # noqa: RUF012  (replaced, never changed)
     history_ = History()
     problems_: list[tuple[Utterance, PhonechainError]] = []  # noqa: RUF012
+    held_out_: tuple[Utterance, ...] = ()
     notices_: list[str] = []  # noqa: RUF012
     provenance_ = Provenance("")
 

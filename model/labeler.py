@@ -48,7 +48,7 @@ class PhoneLabeler(FittedAttributes):
         model_          the trained network with its labels, features and normaliser (`PhoneModel`)
         labels_         the labels that it tells apart; `classes_` is the same as an array
         features_       how sound becomes what it sees
-        metrics_, history_, problems_, notices_, start_, provenance_, version_
+        metrics_, history_, problems_, notices_, held_out_, start_, provenance_, version_
 
     Args:
         preset: name of the system (`phonechain.model.settings.preset_names()`), or "" to give `model` and `training`.
@@ -171,6 +171,7 @@ class PhoneLabeler(FittedAttributes):
                 utterances, dev = hold_out(utterances, settings.training.held_out, settings.training.seed)
             items = self._featurise(utterances, "training set", store, progress, warped=True)
             held_items = self._featurise(dev, "dev set", store, progress)
+            self.held_out_ = tuple(dev)
         self.problems_ = [(i.utterance, i.error) for i in (*items, *held_items) if i.error is not None]
         return self.fit_featurised(
             items, held_items, progress=progress, stop=stop, run_dir=run_dir, base=base, corpus=corpus, command=command

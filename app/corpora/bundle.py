@@ -42,18 +42,24 @@ async def receive(
         digest = await uploads.keep_file(files[0].file, workspace, settings.max_upload_bytes)
         digests = [digest]
     else:
-        digest, digests = await in_thread(_pack, files, workspace)
+        digest, digests = await in_thread(pack, files, workspace)
     corpus = await in_thread(intake.from_archive, workspace, digest, "files of a job", options, caps, hidden=True)
     return corpus, digests
 
 
-def _pack(files: Sequence[UploadFile], workspace: Workspace) -> tuple[str, list[str]]:
-    """(an archive of the files, the name and digest of each). Only the last part of a client's name is used."""
+def pack(files: Sequence[UploadFile], workspace: Workspace, *, folders: bool = False) -> tuple[str, list[str]]:
+    """(an archive of the files, the name and digest of each).
+
+    Only the last part of a client's name is used; with `folders` all parts, each reduced to letters, digits and `.-_`.
+
+    Raises:
+        InvalidRequest: no name, or one that another file has. StorageFull.
+    """
     seen: set[str] = set()
     digests: list[str] = []
     with workspace.store.writing() as out, zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:  # type: ignore[call-overload]
         for file in files:
-            name = _PLAIN.sub("_", PurePosixPath((file.filename or "").replace("\\", "/")).name).lstrip(".")
+            name = _member(file.filename or "", folders)
             if not name or name.casefold() in seen:
                 raise InvalidRequest(
                     f"expected files of different names, got {(file.filename or '')[:80]!r}", pointer="files"
@@ -66,3 +72,10 @@ def _pack(files: Sequence[UploadFile], workspace: Workspace) -> tuple[str, list[
                     member.write(data)
             digests.append(f"{name} {known.hexdigest()}")
     return out.digest, sorted(digests)
+
+
+def _member(name: str, folders: bool) -> str:
+    """The name of a file inside the archive; empty where nothing of it can be used."""
+    parts = PurePosixPath(name.replace("\\", "/")).parts[-8 if folders else -1 :]
+    plain = [_PLAIN.sub("_", part).lstrip(".") for part in parts]
+    return "/".join(part for part in plain if part and part != "_")

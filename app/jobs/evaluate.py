@@ -7,7 +7,7 @@ import json
 from phonechain.app.corpora import contents, splits
 from phonechain.app.corpora import repository as corpora
 from phonechain.app.corpora.manifest import Line
-from phonechain.app.jobs import execution, repository
+from phonechain.app.jobs import execution, repository, scores
 from phonechain.app.jobs.outage import retry_database
 from phonechain.app.jobs.progress import ProgressReporter
 from phonechain.app.storage import references
@@ -23,7 +23,7 @@ def run(workspace: Workspace, job: Job) -> None:
         Cancelled, Fenced, and whatever makes the job fail.
     """
     execution.one_thread()
-    from phonechain.model.scoring.evaluation import evaluate
+    from phonechain.model.scoring.evaluation import score
 
     spec = job.spec
     with workspace.db.read() as session:
@@ -39,7 +39,7 @@ def run(workspace: Workspace, job: Job) -> None:
     name = splits.test_name({u.split for u in read if u.split}, spec.get("split"))
     utterances = read if name is None else splits.select(read, name)
     options = spec["options"]
-    found = evaluate(
+    scored = score(
         model,
         utterances,
         drop=spec["drop"],
@@ -47,6 +47,7 @@ def run(workspace: Workspace, job: Job) -> None:
         mapping=options.get("map"),
         progress=report.event,
     )
+    found = scored.summarise()
     retry_database(repository.note_errors, workspace.db, job.id, job.attempt, errors)
     body = {
         "model": {"name": spec["model"]["name"], "version": spec["model"]["version"]},
@@ -55,7 +56,8 @@ def run(workspace: Workspace, job: Job) -> None:
     }
     with references.keeping(workspace) as keeping:
         digest = retry_database(keeping.workspace.store.put, json.dumps(body, ensure_ascii=False).encode())
-        result = {"blob": digest, "per": found.per, "segments": found.segments, "errors": found.errors}
+        kept = retry_database(scores.keep, keeping.workspace, scored, {"corpus": body["corpus"]})
+        result = {"blob": digest, "per": found.per, "segments": found.segments, "errors": found.errors, **kept}
         retry_database(_end, workspace, job, result)
 
 

@@ -28,6 +28,7 @@ from phonechain.app.storage.tables import (
     CANCELLING,
     FAILED,
     QUEUED,
+    RESULT_BLOBS,
     RUNNING,
     SUCCEEDED,
     TERMINAL,
@@ -68,7 +69,7 @@ def job_to_json(job: Job) -> dict[str, Any]:
         links["result"] = f"/jobs/{job.id}/result"
     if job.state not in TERMINAL:
         links["cancel"] = f"/jobs/{job.id}/cancel"
-    result = None if job.result is None else {k: v for k, v in job.result.items() if k != "blob"}
+    result = None if job.result is None else {k: v for k, v in job.result.items() if k not in RESULT_BLOBS}
     return {
         "id": job.id,
         "kind": job.kind,
@@ -191,8 +192,8 @@ def delete_job(db: Database, id: str) -> list[str]:
     spec = get(db, id).spec
     with db.write() as session:
         blobs = list(session.scalars(select(Shard.blob).where(Shard.job == id)))
-        if made := (session.scalar(select(Job.result).where(Job.id == id)) or {}).get("blob"):
-            blobs.append(made)
+        made = session.scalar(select(Job.result).where(Job.id == id)) or {}
+        blobs += [made[name] for name in RESULT_BLOBS if made.get(name)]
         found = session.execute(delete(Job).where(Job.id == id, Job.state.in_(TERMINAL)))
         if not found.rowcount:  # type: ignore[attr-defined]
             raise NoResult("the job has not ended", details={"state": "unfinished"})

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any
 from phonechain.app.corpora import contents, splits
 from phonechain.app.corpora import repository as corpora
 from phonechain.app.corpora.manifest import Line
-from phonechain.app.jobs import execution, repository
+from phonechain.app.jobs import execution, repository, scores
 from phonechain.app.jobs.outage import retry_database
 from phonechain.app.jobs.progress import ProgressReporter
 from phonechain.app.models import repository as versions
 from phonechain.app.storage import references
 from phonechain.app.storage.tables import FileError, Job, ModelVersion
 from phonechain.app.storage.workspace import Workspace
-from phonechain.features.errors import PhonechainError
+from phonechain.features.errors import CorpusError, PhonechainError
 
 if TYPE_CHECKING:
-    from phonechain.features.segments import Utterance
+    from phonechain.features.segments import Segment, Utterance
     from phonechain.model.labeler import PhoneLabeler
     from phonechain.model.settings import Preset
 
@@ -61,6 +61,8 @@ def run(workspace: Workspace, job: Job) -> None:
     read = contents.utterances(workspace, corpus, progress=report.counting("corpus"), problem=bad)
     blob = (spec.get("base") or {}).get("blob")
     base = execution.labeler(workspace, blob) if blob else None
+    if spec.get("map"):
+        read = respell(read, spec["map"])
     if base is not None and spec.get("fold"):
         counts = Counter(s.label for u in read for s in u.segments if s.label is not None)
         read = base.label_set_.compare(counts).respell(read)
@@ -80,15 +82,40 @@ def run(workspace: Workspace, job: Job) -> None:
     path = folder / f"model.{job.attempt}.safetensors"
     labeler.save(path)
     with references.keeping(workspace) as keeping:
-        retry_database(_succeed, keeping.workspace, job, labeler, path)
+        kept = _score(keeping.workspace, labeler, spec, report)
+        retry_database(_succeed, keeping.workspace, job, labeler, path, kept)
     discard(workspace, job.id)
 
 
-def _succeed(workspace: Workspace, job: Job, labeler: PhoneLabeler, path: Path) -> None:
+def respell(utterances: list[Utterance], mapping: dict[str, str | None]) -> list[Utterance]:
+    """The utterances with labels replaced by those of a map; null takes a label away, and its segment is not learnt from."""
+
+    def renamed(s: Segment) -> Segment:
+        return dataclasses.replace(s, label=mapping[s.label]) if s.label in mapping else s  # type: ignore[index]
+
+    return [dataclasses.replace(u, segments=[renamed(s) for s in u.segments]) for u in utterances]
+
+
+def _score(
+    workspace: Workspace, labeler: PhoneLabeler, spec: dict[str, Any], report: ProgressReporter
+) -> dict[str, str]:
+    """Score what was held out, with every segment, so that its confusions can be heard; members of the job's result."""
+    from phonechain.model.scoring.evaluation import score
+
+    try:
+        scored = score(labeler, labeler.held_out_, progress=report.event)
+    except CorpusError as error:  # no segment held out has a label of the model: nothing to tell
+        log.warning("the held-out part cannot be scored: %s", error)
+        return {}
+    about = {"corpus": {"id": spec["corpus"], "name": spec["corpus_name"], "split": "held out"}}
+    return retry_database(scores.keep, workspace, scored, about)
+
+
+def _succeed(workspace: Workspace, job: Job, labeler: PhoneLabeler, path: Path, kept: dict[str, str]) -> None:
     """Add the model as a version and end the job, both or neither. Raises Fenced, StorageFull."""
     digest = workspace.store.put(path)
     row = versions.make_row(labeler, job.spec["name"], digest, path.stat().st_size, job.id)
-    result = {"name": row.name, "version": row.version, "blob": digest, "metrics": labeler.metrics_}
+    result = {"name": row.name, "version": row.version, "blob": digest, "metrics": labeler.metrics_, **kept}
     if labeler.start_:  # what the training began with, where that is worth a word
         result["start"] = labeler.start_
     with workspace.db.write() as session:

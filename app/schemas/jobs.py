@@ -48,6 +48,11 @@ class TrainJob(_Asked):
     fold: bool = Field(
         False, description="With `base`: spell the corpus's labels as that model does, by the folding that fits them."
     )
+    map: LabelMap = Field(
+        None,
+        description="Labels of the corpus that become others before training, such as two spellings of one; null for labels "
+        "that are not learnt.",
+    )
     model_settings: dict[str, Any] | None = Field(None, description="Settings of the model instead of the preset's.")
     training: dict[str, Any] | None = Field(
         None, description="Changes to how the preset is trained.", examples=[{"epochs": 20, "seed": 7}]

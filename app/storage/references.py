@@ -24,7 +24,7 @@ from sqlalchemy.orm import Session
 from phonechain.app.problems.errors import DatabaseAway, StorageFull
 from phonechain.app.reviews.tables import ReviewFile
 from phonechain.app.storage.ids import new_id
-from phonechain.app.storage.tables import UNFINISHED, Corpus, Hold, Job, ModelVersion, Shard
+from phonechain.app.storage.tables import RESULT_BLOBS, UNFINISHED, Corpus, Hold, Job, ModelVersion, Shard
 from phonechain.app.storage.workspace import Workspace
 
 HELD = 6 * 3600.0
@@ -92,7 +92,7 @@ def needed(session: Session, digest: str) -> bool:
         select(ModelVersion.name).where(ModelVersion.blob == digest),
         select(Shard.job).where(Shard.blob == digest),
         select(ReviewFile.review).where(or_(*(column == digest for column in REVIEW_BLOBS))),
-        select(Job.id).where(Job.result["blob"].as_string() == digest),
+        select(Job.id).where(or_(*(Job.result[name].as_string() == digest for name in RESULT_BLOBS))),
     ):
         if session.scalars(query.limit(1)).first() is not None:
             return True
@@ -119,7 +119,8 @@ def collect(workspace: Workspace) -> int:
 def _all_needed(session: Session) -> set[str]:
     columns = (
         Hold.digest, Corpus.location, Corpus.manifest, Corpus.options["fingerprint"].as_string(), ModelVersion.blob,
-        Shard.blob, Job.result["blob"].as_string(), *REVIEW_BLOBS,
+        Shard.blob, *(Job.result[name].as_string() for name in RESULT_BLOBS),
+        *REVIEW_BLOBS,
     )  # fmt: skip
     named = {digest for column in columns for digest in session.scalars(select(column)) if digest}
     return named | _of_unfinished(session)

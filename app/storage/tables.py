@@ -35,6 +35,9 @@ TERMINAL: Final = (SUCCEEDED, FAILED, CANCELLED)
 
 KINDS: Final = ("train", "label", "evaluate")
 
+RESULT_BLOBS: Final = ("blob", "evaluation", "segments_blob")
+"""Members of a job's result that name blobs: what it made, the figures of its evaluation, the segments behind them."""
+
 
 class Base(DeclarativeBase):
     """Constraints have names by rule, so that migrations can speak of them on every database."""

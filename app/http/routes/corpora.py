@@ -12,7 +12,7 @@ from sqlalchemy import select
 from starlette.datastructures import UploadFile
 from starlette.responses import JSONResponse, Response
 
-from phonechain.app.corpora import intake, repository
+from phonechain.app.corpora import bundle, intake, repository
 from phonechain.app.http import pagination, uploads
 from phonechain.app.http.dependencies import DatabaseDep, OwnerDep, ServicesDep
 from phonechain.app.http.gateway import caller_id
@@ -82,9 +82,13 @@ def corpus_to_json(corpus: Corpus) -> dict[str, Any]:
                 "multipart/form-data": {
                     "schema": {
                         "type": "object",
-                        "required": ["archive"],
                         "properties": {
                             "archive": uploads.BINARY,
+                            "files": {
+                                "type": "array",
+                                "items": uploads.BINARY,
+                                "description": "Instead of an archive: recordings and annotations, their folders in the names.",
+                            },
                             "name": {"type": "string"},
                             "tier": {"type": "string"},
                         },
@@ -105,8 +109,9 @@ def corpus_to_json(corpus: Corpus) -> dict[str, Any]:
     },
 )
 async def create(request: Request, services: ServicesDep, db: DatabaseDep) -> JSONResponse:
-    """A zip or tar of audio and annotations as the body or in a form; a folder or URL of the server as JSON; or a list
-    of references, an object with `audio` and `annotation` (and `id`, `speaker`, `split`) a line.
+    """A zip or tar of audio and annotations as the body or in a form, or the files themselves in a form; a folder or URL
+    of the server as JSON; or a list of references, an object with `audio` and `annotation` (and `id`, `speaker`, `split`)
+    a line.
     """
     async with references.keeping_async(services.workspace) as keeping:
         corpus = await _receive(request, services, keeping)
@@ -141,18 +146,23 @@ async def _receive(request: Request, services: Services, keeping: Keeping) -> Co
 
 async def _receive_form(request: Request, services: Services, workspace: Workspace, query: Mapping[str, Any]) -> Corpus:
     settings = services.settings
-    async with request.form(max_files=1, max_fields=32, max_part_size=2**16) as form:
+    async with request.form(max_files=10_000, max_fields=32, max_part_size=2**16) as form:
         archive = form.get("archive")
-        if not isinstance(archive, UploadFile):
-            raise InvalidRequest("expected a file in the field archive, got none", pointer="archive")
+        files = [part for part in form.getlist("files") if isinstance(part, UploadFile)]
+        if isinstance(archive, UploadFile) == bool(files):
+            got = "both" if files else "none"
+            raise InvalidRequest(f"expected one file in the field archive, or files, got {got}", pointer="archive")
         fields: dict[str, Any] = {}
         for name, value in form.multi_items():
             if name == "drop":
                 fields.setdefault("drop", []).append(value)
-            elif name != "archive":
+            elif name not in ("archive", "files"):
                 fields[name] = value
         options = _parse(CorpusOptions, {**query, **fields})
-        digest = await uploads.keep_file(archive.file, workspace, settings.max_upload_bytes)
+        if isinstance(archive, UploadFile):
+            digest = await uploads.keep_file(archive.file, workspace, settings.max_upload_bytes)
+        else:
+            digest, _ = await services.take_in(bundle.pack, files, workspace, folders=True)
     return await services.take_in(_unpack, workspace, settings, digest, options)
 
 

@@ -1,13 +1,13 @@
-"""A whole review at once: its annotations as a zip, or a corpus to train on."""
+"""A whole review at once: its annotations as a zip, a corpus to train on, what to label next, what trainings brought."""
 
 from __future__ import annotations
 
 import asyncio
 import io
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import quote
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Query, Request
 from starlette.responses import JSONResponse, Response
 
 from phonechain.app.corpora import intake
@@ -15,9 +15,11 @@ from phonechain.app.http.dependencies import DatabaseDep, ServicesDep
 from phonechain.app.http.gateway import caller_id
 from phonechain.app.http.routes.corpora import corpus_to_json
 from phonechain.app.http.routes.reviews import ReviewsDep
+from phonechain.app.reviews import ranking
 from phonechain.app.reviews.bundle import write_zip
 from phonechain.app.schemas.corpora import CorpusOptions, CorpusOut
 from phonechain.app.schemas.problems import refusals
+from phonechain.app.schemas.reviews import NextFiles, ReviewTrainings
 from phonechain.app.storage import references
 from phonechain.app.storage.archives import Caps
 
@@ -63,6 +65,7 @@ async def corpus(
             tier = tiers.pop() if len(tiers) == 1 else None
             asked = CorpusOptions.model_validate({"name": reviews.get(id)[0].name, "tier": tier})
             options = asked.model_dump(include=set(CorpusOptions.model_fields) - {"name"})
+            options |= {"review": id, "checked_seconds": ranking.checked_seconds(reviews, id)}
             caps = Caps(settings.max_archive_files, settings.max_archive_bytes)
             row = intake.from_archive(keeping.workspace, out.digest, asked.name, options, caps)
             row.owner = caller_id(request)
@@ -73,3 +76,34 @@ async def corpus(
 
     body = await services.take_in(make)
     return JSONResponse(body, 201, {"Location": f"/corpora/{body['id']}"})
+
+
+@router.get("/{id}/next", summary="What to label next", response_model=NextFiles, responses=refusals(404, 422, 503))
+async def label_next(
+    id: str, reviews: ReviewsDep,
+    count: Annotated[int, Query(ge=1, le=200, description="How many.")] = 20,
+) -> dict[str, Any]:  # fmt: skip
+    """The recordings of which the model is least certain, a speaker at a time; those of which all is checked are left out."""
+
+    def ranked() -> dict[str, Any]:
+        return {"files": ranking.next_files(reviews, id, count)}
+
+    return await asyncio.to_thread(ranked)
+
+
+@router.get(
+    "/{id}/trainings",
+    summary="Trainings of a review",
+    response_model=ReviewTrainings,
+    responses=refusals(404, 422, 503),
+)
+async def trainings(
+    id: str, reviews: ReviewsDep,
+    limit: Annotated[int, Query(ge=1, le=200, description="How many.")] = 50,
+) -> dict[str, Any]:  # fmt: skip
+    """What each training on it made of what was checked by then, the newest first."""
+
+    def found() -> dict[str, Any]:
+        return {"trainings": ranking.trainings(reviews, id, limit)}
+
+    return await asyncio.to_thread(found)

@@ -1,0 +1,88 @@
+"""What is inside corpora and scores, to be looked at and heard: `/corpora/{id}/summary`, `/jobs/{id}/evaluation`, ..."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from starlette.responses import Response
+
+from phonechain.app.corpora import contents, repository, summary
+from phonechain.app.http.dependencies import DatabaseDep, OwnerDep, ServicesDep
+from phonechain.app.jobs import repository as jobs
+from phonechain.app.jobs import scores
+from phonechain.app.problems.errors import InvalidRequest
+from phonechain.app.schemas.problems import refusals
+from phonechain.app.schemas.scores import CorpusSummary, PresetList, ScoredSegments
+
+corpora = APIRouter(prefix="/corpora", tags=["corpora"])
+evaluations = APIRouter(prefix="/jobs", tags=["jobs"])
+presets = APIRouter(prefix="/presets", tags=["models"])
+
+_UNKNOWN = refusals(404, 422, 503)
+_SOUND: dict[int | str, dict[str, Any]] = {200: {"content": {"audio/wav": {}}}}
+Name = Annotated[str, Query(max_length=4096, pattern="^[^\x00]*$")]
+Label = Annotated[str | None, Query(max_length=400, description="Only segments with this label of the model.")]
+
+
+@corpora.get("/{id}/summary", summary="What is in a corpus", response_model=CorpusSummary, responses=_UNKNOWN)
+async def show(id: str, services: ServicesDep, db: DatabaseDep, owner: OwnerDep) -> dict[str, Any]:
+    """Labels with counts and durations, speakers, and labels that look like spellings of one another. Every annotation is
+    read for it."""
+    with db.read() as session:
+        corpus = repository.get(session, id, owner)
+
+    def read() -> dict[str, Any]:
+        return summary.summarise(contents.utterances(services.workspace, corpus))
+
+    return dict(await services.take_in(read))
+
+
+@corpora.get("/{id}/sound", summary="Hear a corpus", response_class=Response, responses=_UNKNOWN | _SOUND)
+async def sound(
+    id: str, services: ServicesDep, db: DatabaseDep, owner: OwnerDep, utterance: Name,
+    start: Annotated[float, Query(ge=0, allow_inf_nan=False, description="Seconds.")] = 0.0,
+    end: Annotated[float | None, Query(ge=0, allow_inf_nan=False, description="Seconds; at most 60 after `start`.")] = None,
+) -> Response:  # fmt: skip
+    """A stretch of the recording of an utterance, or of a file that is listed among the corpus's problems: 16-bit WAV, one
+    channel at 16 kHz."""
+    if end is not None and end <= start:
+        raise InvalidRequest(f"end: expected a time after {start}, got {end}", pointer="end", value=end, limit=start)
+    with db.read() as session:
+        corpus = repository.get(session, id, owner)
+
+    def cut() -> bytes:
+        path, channel = summary.recording(services.workspace, corpus, utterance)
+        return summary.cut(path, start, end, channel)
+
+    data = await services.batcher.in_pool(cut)
+    return Response(data, headers={"Cache-Control": "private, max-age=3600"}, media_type="audio/wav")
+
+
+@evaluations.get(
+    "/{id}/evaluation", summary="How good the model of a job is", responses=refusals(404, 409, 422, 503)
+)  # fmt: skip
+def evaluation(id: str, services: ServicesDep, db: DatabaseDep, owner: OwnerDep) -> dict[str, Any]:
+    """Of an evaluation its figures; of a training those of the part that it held out: error with its interval, confusion
+    matrix, reliability, a row for each label."""
+    return scores.figures(services.workspace, jobs.get(db, id, owner))
+
+
+@evaluations.get(
+    "/{id}/segments", summary="Segments behind a confusion", response_model=ScoredSegments,
+    responses=refusals(404, 409, 422, 503),
+)  # fmt: skip
+def segments(
+    id: str, services: ServicesDep, db: DatabaseDep, owner: OwnerDep, true: Label = None, answer: Label = None,
+    limit: Annotated[int, Query(ge=1, le=1000, description="How many.")] = 100,
+) -> dict[str, Any]:  # fmt: skip
+    """What was scored with this true label and this answer, the surest first; `/corpora/{id}/sound` has their sound."""
+    return scores.segments(services.workspace, jobs.get(db, id, owner), true, answer, limit)
+
+
+@presets.get("", summary="The systems that can be trained", response_model=PresetList)
+def list_presets() -> dict[str, Any]:
+    """What `preset` in a training job takes."""
+    from phonechain.model import settings
+
+    return {"presets": [{"name": n, "title": settings.preset(n).title} for n in settings.preset_names()]}
