@@ -12,11 +12,13 @@ from phonechain.app.http.gateway import Gateway
 from phonechain.app.http.routes import (
     align,
     classify,
+    contents,
     corpora,
     guide,
     health,
     jobs,
     keys,
+    label_studio,
     metrics,
     models,
     page,
@@ -73,8 +75,9 @@ def create_app(
     )
     problems.install(app)
     routers = [
-        classify.router, align.router, models.router, models.aliases, corpora.router, jobs.router, reviews.router,
-        review_bundles.router, keys.router, health.router, problem_pages.router, page.router, guide.router,
+        classify.router, align.router, models.router, models.aliases, corpora.router, contents.corpora, contents.presets,
+        jobs.router, contents.evaluations, reviews.router, review_bundles.router, label_studio.router, keys.router,
+        health.router, problem_pages.router, page.router, guide.router,
     ]  # fmt: skip
     if settings.metrics != "off":
         routers.append(metrics.router)

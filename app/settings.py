@@ -31,7 +31,7 @@ NOT_SETTINGS = frozenset(
 )
 """Variables with the prefix that others read: the tests, the client of the job API, tasks in workers."""
 
-SECRETS = ("database", "admin_key", "webhook_secret")
+SECRETS = ("database", "admin_key", "webhook_secret", "label_studio_token")
 """Settings that may hold a password, and so may lie in a file."""
 
 _ADDRESS = re.compile(r"(tcp|tls|ws|wss|ucx)://[^/\s:]+:\d{1,5}|(tcp|tls|ws|wss)://\[[0-9a-fA-F:]+\]:\d{1,5}")
@@ -156,6 +156,13 @@ class Settings(BaseSettings):
     webhook_secret: SecretStr | None = _setting(
         None, "key", "Secret that signs webhooks (`whsec_` and base64, or any text); unset sends them unsigned."
     )
+    label_studio: str | None = _setting(
+        None, "address", "Address of the Label Studio whose backend this is, such as http://localhost:8080; nothing else is "
+        "asked for the sound of its tasks.",
+    )  # fmt: skip
+    label_studio_token: SecretStr | None = _setting(
+        None, "key", "Label Studio's access token, a legacy or a personal one, with which sound and tasks are fetched."
+    )
     webhook_private: bool = _setting(False, "", "Let webhooks call private and loopback addresses.")
     rate_limit: int = _setting(
         0,
@@ -217,6 +224,13 @@ class Settings(BaseSettings):
     def _an_address(cls, value: str | None) -> str | None:
         if value is not None and not _ADDRESS.fullmatch(value):
             raise PydanticCustomError("scheduler", "expected an address such as tcp://HOST:8786")
+        return value
+
+    @field_validator("label_studio")
+    @classmethod
+    def _address(cls, value: str | None) -> str | None:
+        if value is not None and not re.fullmatch(r"https?://[^/\s@]+(/\S*)?", value):
+            raise PydanticCustomError("label_studio", "expected an address that begins with http:// or https://")
         return value
 
     @field_validator("corpus_roots")

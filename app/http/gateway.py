@@ -8,6 +8,7 @@ anything of its body is read. A fault that no handler knows is logged here with 
 from __future__ import annotations
 
 import asyncio
+import base64
 import hmac
 import logging
 import re
@@ -103,6 +104,8 @@ class Keyring:
         if self._admin is None and not self._callers:
             return ANYONE
         scheme, _, given = authorization.partition(" ")
+        if scheme.lower() == "basic":  # Label Studio sends its backends a name and a password, which is the key
+            scheme, given = "bearer", _password_of(given)
         if scheme.lower() != "bearer" or not given.strip():
             raise KeyMissing("no API key: expected the header Authorization: Bearer KEY")
         digest = keys.hash_key(given.strip())
@@ -280,6 +283,14 @@ class Exchange:
         """Answer with the problem document of an error."""
         headers = error.headers if isinstance(error, ServiceError) else None
         await problems.respond(self.scope, problems.document(error), headers)(self.scope, self._receive, self.send)
+
+
+def _password_of(given: str) -> str:
+    """The password of basic credentials (RFC 7617); empty where they are malformed."""
+    try:
+        return base64.b64decode(given, validate=True).decode("utf-8").partition(":")[2]
+    except ValueError:
+        return ""
 
 
 def route_of(scope: Scope) -> str:

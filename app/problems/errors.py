@@ -72,6 +72,10 @@ class SchedulerAway(Overloaded):
     slug = "scheduler-away"
 
 
+class UpstreamFailed(ServiceError):
+    slug = "upstream-failed"
+
+
 class StorageFull(ServiceError):
     slug = "storage-full"
 

@@ -55,6 +55,13 @@ TYPES: dict[str, ProblemType] = {
             "Floating-point samples hold NaN or infinity; `value` is the first such sample. Export the file again.",
         ),
         ProblemType(
+            "upstream-failed",
+            502,
+            "Label Studio did not give what was asked for",
+            "The service asks the Label Studio of its settings for the sound of tasks and for finished tasks. `detail` says "
+            "what came instead; check PHONECHAIN_LABEL_STUDIO and PHONECHAIN_LABEL_STUDIO_TOKEN.",
+        ),
+        ProblemType(
             "body-slow",
             408,
             "The body came too slowly",
