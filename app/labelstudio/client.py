@@ -64,7 +64,8 @@ class LabelStudio:
                 "the sound lies in Label Studio, and the service does not know where that is: set PHONECHAIN_LABEL_STUDIO",
                 pointer="tasks",
             )
-        whole = urljoin(self.url, address.lstrip("/") if not urlsplit(address).scheme else address)
+        inside = address.startswith("/") and not address.startswith("//")
+        whole = urljoin(self.url, address[1:] if inside else address)
         mine, asked = urlsplit(self.url), urlsplit(whole)
         if (asked.scheme, asked.netloc) != (mine.scheme, mine.netloc) or not asked.path.startswith(mine.path):
             raise InvalidRequest(

@@ -25,12 +25,12 @@ def regions(interface: Interface, results: Any) -> list[Segment]:
         value = one.get("value") if isinstance(one, dict) else None
         if not isinstance(value, dict) or one.get("from_name") != interface.control:
             continue
-        start, end = value.get("start"), value.get("end")
-        if not (_is_time(start) and _is_time(end)) or end <= start:
+        start, end = _time(value.get("start")), _time(value.get("end"))
+        if start is None or end is None or end <= start:
             continue
         labels = value.get("labels")
         label = str(labels[0])[:200] if isinstance(labels, list) and labels else None
-        found.append(Segment(float(start), float(end), label))
+        found.append(Segment(start, end, label))
     return sorted(found[:MAX_REGIONS], key=lambda s: (s.start, s.end))
 
 
@@ -107,5 +107,7 @@ def _mean(values: Sequence[float]) -> float:
     return round(sum(values) / len(values), 5) if values else 0.0
 
 
-def _is_time(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and 0 <= value < 1e7
+def _time(value: Any) -> float | None:
+    """Seconds; None for what is no time."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if number and math.isfinite(value) and 0 <= value < 1e7 else None
