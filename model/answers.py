@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from html import escape
 
 import numpy as np
 from numpy.typing import NDArray
 
+from phonechain.features.notebook import certainty, table
 from phonechain.features.phones.comparison import LabelComparison, LabelSet
 from phonechain.features.segments import Segment
 from phonechain.model.given import Pronunciation, pronunciation
@@ -49,6 +51,14 @@ class LabelledSegment:
     entropy: float | None = None
     pronunciation: Pronunciation | None = None
     given_support: float | None = None
+
+    def _repr_html_(self) -> str:
+        rows = [(escape(label), certainty(p)) for label, p in self.n_best]
+        said = f", given {escape(self.given)} {certainty(self.given_posterior)}" if self.given is not None else ""
+        return (
+            f"<p>{self.start:.3f} to {self.end:.3f} s: <b>{escape(self.label)}</b> {certainty(self.posterior)}{said}</p>"
+            + table(("label", "posterior"), rows)
+        )
 
 
 def answers(

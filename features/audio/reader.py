@@ -52,6 +52,7 @@ from phonechain.features.errors import (
     TruncatedAudio,
     UnrecognisedAudio,
 )
+from phonechain.features.notebook import player
 
 RATES = (1000, 768000)
 """Sample rates that a file, or an answer, may have (Hz)."""
@@ -85,6 +86,9 @@ class Audio:
         if self.source_rate is not None and self.source_samples is not None:
             return self.source_samples / self.source_rate
         return len(self.samples) / self.rate
+
+    def _repr_html_(self) -> str:
+        return f"{player(self.samples, self.rate)}<p>{self.duration:.3f} s at {self.source_rate or self.rate} Hz</p>"
 
 
 def decode(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from html import escape
 
 from phonechain.features.errors import Notice
+from phonechain.features.notebook import certainty, table
 from phonechain.features.segments import Segment
 
 
@@ -78,6 +80,13 @@ class Alignment:
         """The phones as plain segments."""
         return [Segment(p.start, p.end, p.label) for p in self.phones]
 
+    def _repr_html_(self) -> str:
+        words = [
+            (escape(w.written), f"{w.start:.3f}", f"{w.end:.3f}", " ".join(map(escape, w.pronunciation)))
+            for w in self.words
+        ]
+        return (table(("word", "start (s)", "end (s)", "phones"), words) if words else "") + _phones(self.phones)
+
     def doubtful(self, count: int) -> list[tuple[int, AlignedPhone]]:
         """The phones whose starts are least certain, with their indices; a recording's own start is none."""
         inner = [(n, p) for n, p in enumerate(self.phones) if n > 0]
@@ -96,3 +105,19 @@ class Recognition:
     def segments(self) -> list[Segment]:
         """The phones as plain segments."""
         return [Segment(p.start, p.end, p.label) for p in self.phones]
+
+    def _repr_html_(self) -> str:
+        return _phones(self.phones)
+
+
+def _phones(phones: tuple[AlignedPhone, ...]) -> str:
+    """Phones as a table of HTML, each with the certainty of its label and of its start."""
+    head = ("phone", "start (s)", "90 % of the start", "start within 20 ms", "label")
+    return table(
+        head,
+        (
+            (escape(p.label), f"{p.start:.3f}", f"{p.start_low:.3f} to {p.start_high:.3f}", certainty(p.within),
+             certainty(p.posterior))
+            for p in phones
+        ),
+    )  # fmt: skip
