@@ -67,10 +67,34 @@ class Settings(BaseSettings):
     body_timeout: float = _setting(
         30.0,
         "seconds",
-        "How long a request may be waited for while its body comes, and a second more for each 16 KiB that came; then 408.",
+        "How long a request may be waited for while its body comes; each 16 KiB that came buys a second more, up to this "
+        "again. Then 408.",
         gt=0.0,
         le=3600.0,
         allow_inf_nan=False,
+    )
+    max_bytes_in_flight: int = _setting(
+        256 * 2**20,
+        "bytes",
+        "Bytes of bodies that all requests in progress may hold in memory; bodies above 1 MiB share three quarters of them. "
+        "More are answered 503 with Retry-After. Uploads go to the data folder and do not count.",
+        ge=1024,
+        le=2**50,
+    )
+    header_timeout: float = _setting(
+        15.0,
+        "seconds",
+        "How long the head of a request may take from its first byte; then 408.",
+        gt=0.0,
+        le=3600.0,
+        allow_inf_nan=False,
+    )
+    max_connections: int = _setting(
+        2000,
+        "connections",
+        "Open connections; above that the one that has kept the service waiting longest for a request is closed.",
+        ge=1,
+        le=10**6,
     )
     max_audio_seconds: float = _setting(
         600.0,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import socket
@@ -38,6 +39,7 @@ def serve(
     logs.configure(known.log_format, known.log_level)
     for line in settings.unknown_variables():
         log.warning(line)
+    _raise_file_limit()
     listening = _listen(known.host, known.port)
     with listening:
         from phonechain.app.cli.demo import curl, label_sample
@@ -56,6 +58,17 @@ def serve(
             print(f"try:\n  {curl(address)}", flush=True)
 
         Server(create_app(known), known, announce).run(sockets=[listening])
+
+
+def _raise_file_limit() -> None:
+    """As many open files as the system lets this process have: each connection is one."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _listen(host: str, port: int) -> socket.socket:

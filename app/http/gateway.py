@@ -31,7 +31,14 @@ from phonechain.app.ops.metrics import NO_ROUTE, Metrics
 from phonechain.app.ops.readiness import Shutdown
 from phonechain.app.ops.tracing import Tracing
 from phonechain.app.problems import documents as problems
-from phonechain.app.problems.errors import BodyTooLarge, BodyTooSlow, KeyForbidden, KeyMissing, ServiceError
+from phonechain.app.problems.errors import (
+    BodyTooLarge,
+    BodyTooSlow,
+    KeyForbidden,
+    KeyMissing,
+    Overloaded,
+    ServiceError,
+)
 from phonechain.app.settings import Settings
 from phonechain.app.storage import keys
 from phonechain.app.storage.database import Database
@@ -42,6 +49,9 @@ CLIENT_GONE = 499
 
 SLOWEST = 16 * 1024
 """Bytes of a body that buy its sender a second more."""
+
+SMALL = 2**20
+"""Bytes; longer bodies share three quarters of the budget."""
 
 SAFE_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
@@ -146,12 +156,13 @@ class Gateway:
         self.app, self.settings, self.keyring = app, settings, keyring
         self.metrics, self.tracing, self.shutdown = metrics, tracing, shutdown
         self.limiter = RateLimiter(settings.rate_limit) if settings.rate_limit else None
+        self.budget = ByteBudget(settings)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        exchange = Exchange(scope, receive, send, self.shutdown, self.settings.body_timeout)
+        exchange = Exchange(scope, receive, send, self)
         token = logs.request_id.set(exchange.id)
         tracing = self.tracing.request(scope) if self.tracing.enabled else nullcontext()
         with self.metrics.in_flight.track_inprogress(), tracing as span:
@@ -172,6 +183,7 @@ class Gateway:
                     raise  # half an answer is out: only breaking the connection says that it is not whole
                 await exchange.respond(error)
             finally:
+                self.budget.release(exchange)
                 self._record(exchange, span)
                 logs.request_id.reset(token)
 
@@ -194,6 +206,7 @@ class Gateway:
         kind = scope["state"]["media_type"] = exchange.headers.get("content-type", "").split(";")[0].strip().lower()
         uploads = UPLOADS.match(path) is not None and kind != "application/json"
         exchange.limit = settings.max_upload_bytes if uploads else settings.max_body_bytes
+        exchange.in_memory = not uploads
         declared = exchange.headers.get("content-length", "")
         if declared.isdecimal() and int(declared) > exchange.limit:
             return _too_large(int(declared), "announced", exchange.limit)
@@ -222,6 +235,36 @@ class Gateway:
         log.info(said, extra={"facts": facts, "said": ("method", "route", "status", "ms")})
 
 
+class ByteBudget:
+    """What the bodies of all requests in progress hold in memory. Long ones leave a quarter to the others."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.total, self.retry_after = settings.max_bytes_in_flight, settings.retry_after
+        self.held = 0
+        self._long = 0
+
+    def count(self, exchange: Exchange) -> None:
+        """What an exchange has received by now. Raises Overloaded, and then none of it counts any more."""
+        self.release(exchange)
+        size, long = exchange.received, exchange.received > SMALL
+        held, limit = (self._long, self.total * 3 // 4) if long else (self.held, self.total)
+        if held + size > limit:
+            raise Overloaded(
+                f"server busy: bodies of other requests take {self.held} bytes (limit {self.total})",
+                retry_after=self.retry_after, value=self.held + size, limit=self.total,
+            )  # fmt: skip
+        exchange.counted = size
+        self.held += size
+        self._long += size if long else 0
+
+    def release(self, exchange: Exchange) -> None:
+        """The exchange is over."""
+        self.held -= exchange.counted
+        if exchange.counted > SMALL:
+            self._long -= exchange.counted
+        exchange.counted = 0
+
+
 class Exchange:
     """One request and what is known of its answer.
 
@@ -229,8 +272,9 @@ class Exchange:
     answers. `extra` are header fields of the answer.
     """
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send, shutdown: Shutdown, wait: float) -> None:
-        self.scope, self._receive, self._send, self._shutdown = scope, receive, send, shutdown
+    def __init__(self, scope: Scope, receive: Receive, send: Send, gateway: Gateway) -> None:
+        self.scope, self._receive, self._send = scope, receive, send
+        self._shutdown, self._budget = gateway.shutdown, gateway.budget
         self.headers = Headers(scope=scope)
         asked = self.headers.get("x-request-id", "")
         self.id = asked if SAFE_ID.fullmatch(asked) else uuid.uuid4().hex
@@ -239,14 +283,17 @@ class Exchange:
         self.extra: Mapping[str, str] = {}
         self.limit = 0
         self.received = 0
-        self.wait = wait
-        """Seconds for which more of the body may be waited for."""
+        self.counted = 0
+        self.in_memory = True
+        """Whether the body is held in memory, and so counts against the budget."""
+        self.wait = self.patience = gateway.settings.body_timeout
+        """Seconds for which more of the body may be waited for, and the most that they may become."""
         self.whole = False
         self.status = 0
         self.stream = False
 
     async def receive(self) -> Message:
-        """The next part of the request. Raises BodyTooLarge, BodyTooSlow."""
+        """The next part of the request. Raises BodyTooLarge, BodyTooSlow, Overloaded."""
         if self.whole:
             return await self._receive()
         begun = time.monotonic()
@@ -257,11 +304,14 @@ class Exchange:
             raise BodyTooSlow(f"the body came too slowly: {self.received} bytes so far", value=self.received) from None
         if message["type"] == "http.request":
             size = len(message.get("body", b""))
-            self.wait += size / SLOWEST - (time.monotonic() - begun)
+            # No more than `patience` is saved up: who sends a part at once and then stops holds it for so long only.
+            self.wait = min(self.patience, self.wait - (time.monotonic() - begun) + size / SLOWEST)
             self.whole = not message.get("more_body", False)
             self.received += size
             if self.received > self.limit:
                 raise _too_large(self.received, "received", self.limit)
+            if self.in_memory:
+                self._budget.count(self)
         return message
 
     async def send(self, message: Message) -> None:

@@ -19,6 +19,7 @@ from types import FrameType
 import uvicorn
 from fastapi import FastAPI
 
+from phonechain.app.http.connections import Config
 from phonechain.app.services import Services
 from phonechain.app.settings import Settings
 
@@ -34,8 +35,9 @@ class Server(uvicorn.Server):
     def __init__(self, app: FastAPI, settings: Settings, on_start: Callable[[], None]) -> None:
         self.application, self.settings, self._on_start = app, settings, on_start
         super().__init__(
-            uvicorn.Config(
+            Config(
                 app,
+                settings,
                 log_config=None,
                 access_log=False,  # app/http/gateway.py writes the line
                 server_header=False,

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import tempfile
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import IO, Any
 
+from starlette.datastructures import FormData, UploadFile
+from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 
-from phonechain.app.problems.errors import BodyTooLarge, MalformedBody
+from phonechain.app.problems.errors import BodyTooLarge, MalformedBody, StorageFull
 from phonechain.app.storage.blobs import CHUNK, Writing
+from phonechain.app.storage.database import full
 from phonechain.app.storage.workspace import Workspace
 
 BINARY = {"type": "string", "format": "binary", "contentMediaType": "application/octet-stream"}
@@ -72,3 +78,80 @@ def _write(out: Writing, data: bytes, limit: int) -> None:
         size = out.size + len(data)
         raise BodyTooLarge(f"expected an upload of at most {limit} bytes, got {size} or more", value=size, limit=limit)
     out.write(data)
+
+
+class Section:
+    """A part of a file that several parts of a form share, one after the other: written at the end, then read."""
+
+    def __init__(self, shared: IO[bytes]) -> None:
+        self._shared, self._start, self._size, self._at = shared, shared.seek(0, 2), 0, 0
+
+    def write(self, data: bytes) -> int:
+        """Add to the end."""
+        self._size += len(data)
+        return self._shared.write(data)
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        """Where the next `read` begins."""
+        self._at = {0: 0, 1: self._at, 2: self._size}[whence] + offset
+        self._shared.flush()  # a full disk shows here
+        return self._at
+
+    def tell(self) -> int:
+        """Where the next `read` begins."""
+        return self._at
+
+    def read(self, size: int = -1) -> bytes:
+        """Up to `size` bytes, or the rest."""
+        left = max(0, self._size - self._at)
+        self._shared.seek(self._start + self._at)
+        data = self._shared.read(left if size < 0 else min(size, left))
+        self._at += len(data)
+        return data
+
+    def close(self) -> None:
+        """The shared file is closed by whoever opened it."""
+
+
+class _FormParser(MultiPartParser):
+    """Files of a form go into one file of `folder`, where it is given, else they stay in memory.
+
+    Starlette's own parser puts each file above 1 MiB into a file of /tmp, which may be small, or memory itself, and keeps
+    a megabyte of each of many files.
+    """
+
+    spool_max_size = 2**62
+    shared: IO[bytes] | None = None
+
+    def on_headers_finished(self) -> None:
+        super().on_headers_finished()
+        part = self._current_part
+        if self.shared is not None and part.file is not None:
+            self._files_to_close_on_error.pop().close()
+            known = part.file
+            part.file = UploadFile(Section(self.shared), size=0, filename=known.filename, headers=known.headers)  # type: ignore[arg-type]
+
+
+@contextlib.asynccontextmanager
+async def read_form(
+    request: Request, *, files: int, fields: int, part: int, folder: Path | None = None
+) -> AsyncIterator[FormData]:
+    """The parts of a form: at most `files` files and `fields` texts of `part` bytes.
+
+    Files are written to `folder`; without one they stay in memory, and their size is that of the body. Nothing of them
+    is left after the block.
+
+    Raises:
+        MalformedBody, BodyTooLarge, BodyTooSlow, StorageFull.
+    """
+    opened: Any = tempfile.TemporaryFile(dir=folder) if folder is not None else contextlib.nullcontext()  # noqa: SIM115
+    parser = _FormParser(request.headers, request.stream(), max_files=files, max_fields=fields, max_part_size=part)  # type: ignore[arg-type]
+    try:
+        with opened as parser.shared:
+            yield await parser.parse()
+    except MultiPartException as error:
+        raise MalformedBody(f"expected a form, multipart/form-data: {error.message}") from None
+    except OSError as error:
+        if full(error):
+            raise StorageFull("disk full: cannot store the upload") from error
+        raise

@@ -105,6 +105,16 @@ class BodyTooSlow(ServiceError):
     headers: Mapping[str, str] = {"Connection": "close"}
 
 
+class HeadTooSlow(ServiceError):
+    slug = "head-slow"
+    headers: Mapping[str, str] = {"Connection": "close"}
+
+
+class MalformedHead(ServiceError):
+    slug = "head-malformed"
+    headers: Mapping[str, str] = {"Connection": "close"}
+
+
 class ModelExists(ServiceError):
     slug = "model-exists"
 

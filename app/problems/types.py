@@ -69,6 +69,20 @@ TYPES: dict[str, ProblemType] = {
             "request again, over a faster connection.",
         ),
         ProblemType(
+            "head-slow",
+            408,
+            "The head of the request came too slowly",
+            "Request line and header fields have to come within PHONECHAIN_HEADER_TIMEOUT; `limit` is in seconds. The "
+            "connection is closed.",
+        ),
+        ProblemType(
+            "head-malformed",
+            400,
+            "Not an HTTP request",
+            "What came is not a request after HTTP/1.1 (RFC 9112), or its head is longer than 64 KiB. The connection is "
+            "closed.",
+        ),
+        ProblemType(
             "audio-too-long",
             413,
             "The recording is too long",

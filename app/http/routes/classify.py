@@ -20,7 +20,7 @@ from starlette.responses import Response
 
 from phonechain.app.http.dependencies import ServicesDep
 from phonechain.app.http.presence import while_connected
-from phonechain.app.http.uploads import parse_object
+from phonechain.app.http.uploads import parse_object, read_form
 from phonechain.app.labelling import conversion
 from phonechain.app.labelling import pipeline as labelling
 from phonechain.app.labelling.batcher import Scored
@@ -129,7 +129,7 @@ async def receive(request: Request, settings: Settings) -> Upload:
             f"expected the media type multipart/form-data or application/json, got {got[:80]}", value=got[:80]
         )
     upload = Upload()
-    async with request.form(max_files=4, max_fields=32, max_part_size=settings.max_body_bytes) as form:
+    async with read_form(request, files=4, fields=32, part=settings.max_body_bytes) as form:
         for name, part in form.multi_items():
             if name in upload.options or (name in ("audio", "segments") and getattr(upload, name) is not None):
                 raise InvalidRequest(f"expected {name[:80]} once, got it again", pointer=name[:80])

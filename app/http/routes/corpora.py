@@ -146,7 +146,9 @@ async def _receive(request: Request, services: Services, keeping: Keeping) -> Co
 
 async def _receive_form(request: Request, services: Services, workspace: Workspace, query: Mapping[str, Any]) -> Corpus:
     settings = services.settings
-    async with request.form(max_files=10_000, max_fields=32, max_part_size=2**16) as form:
+    async with uploads.read_form(
+        request, files=10_000, fields=32, part=2**16, folder=workspace.store.scratch()
+    ) as form:
         archive = form.get("archive")
         files = [part for part in form.getlist("files") if isinstance(part, UploadFile)]
         if isinstance(archive, UploadFile) == bool(files):

@@ -109,7 +109,7 @@ async def _receive(
         raise UnsupportedMediaType(
             f"expected application/json or multipart/form-data, got {kind[:80] or 'none'}", value=kind[:80]
         )
-    async with request.form(max_files=10_000, max_fields=8, max_part_size=2**20) as form:
+    async with uploads.read_form(request, files=10_000, fields=8, part=2**20, folder=workspace.store.scratch()) as form:
         text = form.get("job")
         files = [part for name, part in form.multi_items() if name == "files" and isinstance(part, UploadFile)]
         if not isinstance(text, str) or not files:

@@ -122,7 +122,7 @@ async def _receive(request: Request, workspace: Workspace, limit: int) -> str:
     if kind == "application/octet-stream":
         return await uploads.keep_body(request, workspace, limit)
     if kind == "multipart/form-data":
-        async with request.form(max_files=1, max_fields=4, max_part_size=2**16) as form:
+        async with uploads.read_form(request, files=1, fields=4, part=2**16, folder=workspace.store.scratch()) as form:
             part = form.get("model")
             if not isinstance(part, UploadFile):
                 raise InvalidRequest("expected a file in the field model, got none", pointer="model")

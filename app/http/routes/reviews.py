@@ -170,7 +170,7 @@ async def add_file(
     await asyncio.to_thread(known)
     async with references.keeping_async(workspace) as keeping:
         workspace = keeping.workspace
-        async with request.form(max_files=4, max_fields=16, max_part_size=2**16) as form:
+        async with uploads.read_form(request, files=4, fields=16, part=2**16, folder=workspace.store.scratch()) as form:
             audio, segments, alignment, options = _parts(form)
             sound = await uploads.keep_file(audio.file, workspace, settings.max_upload_bytes)
             names = [(part.filename or "file").replace("\0", "") for part in (audio, segments or alignment) if part]
