@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
+from starlette.middleware.cors import CORSMiddleware
 
 from phonechain.app.http import openapi
 from phonechain.app.http.gateway import Gateway
@@ -73,6 +74,14 @@ def create_app(
         tracing=services.tracing,
         shutdown=services.shutdown,
     )
+    if settings.cors_origins:  # outermost: refusals of the gateway can be read by those pages too
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=settings.cors_origins,
+            allow_methods=("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"),
+            allow_headers=("Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID", "X-Request-ID"),
+            expose_headers=openapi.RESPONSE_HEADERS,
+        )
     problems.install(app)
     routers = [
         classify.router, align.router, models.router, models.aliases, corpora.router, contents.corpora, contents.presets,

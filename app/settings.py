@@ -35,6 +35,8 @@ SECRETS = ("database", "admin_key", "webhook_secret", "label_studio_token")
 """Settings that may hold a password, and so may lie in a file."""
 
 _ADDRESS = re.compile(r"(tcp|tls|ws|wss|ucx)://[^/\s:]+:\d{1,5}|(tcp|tls|ws|wss)://\[[0-9a-fA-F:]+\]:\d{1,5}")
+_HOST_PATTERN = re.compile(r"\*|(\*\.)?[A-Za-z0-9._-]+|\[[0-9a-fA-F:.]+\]")
+_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://([A-Za-z0-9._-]+|\[[0-9a-fA-F:.]+\])(:\d{1,5})?")
 _MEMORY = re.compile(r"auto|\d+(\.\d+)? ?([kMGT]i?)?B?", re.IGNORECASE)
 
 
@@ -201,6 +203,19 @@ class Settings(BaseSettings):
         "addresses",
         "Proxies whose X-Forwarded-For is trusted: addresses or networks, separated by commas; `*` trusts all.",
     )
+    allowed_hosts: str = _setting(
+        "",
+        "names",
+        "Names under which the service may be asked (the header Host), separated by commas; `*.example.org` for every name "
+        "below one, `*` for all. Unset takes IP addresses, names without a dot, and names of private use (localhost, "
+        ".localhost, .local, .internal, .home.arpa).",
+    )
+    cors: str = _setting(
+        "",
+        "origins",
+        "Sites whose pages may use the service from a browser, such as `https://example.org`, separated by commas; `*` for "
+        "every site. Unset allows none but the service's own.",
+    )
     metrics: Literal["open", "key", "off"] = _setting(
         "open",
         "open, key, off",
@@ -276,6 +291,22 @@ class Settings(BaseSettings):
                 raise PydanticCustomError("proxies", "expected addresses or networks, or *") from None
         return value
 
+    @field_validator("allowed_hosts")
+    @classmethod
+    def _hosts(cls, value: str) -> str:
+        for one in _listed(value):
+            if not _HOST_PATTERN.fullmatch(one):
+                raise PydanticCustomError("allowed_hosts", "expected names without a port, *.NAME or *")
+        return value
+
+    @field_validator("cors")
+    @classmethod
+    def _origins(cls, value: str) -> str:
+        for one in _listed(value):
+            if one != "*" and not _ORIGIN.fullmatch(one):
+                raise PydanticCustomError("cors", "expected origins such as https://example.org, with commas between")
+        return value
+
     @field_validator("worker_memory")
     @classmethod
     def _bytes(cls, value: str) -> str:
@@ -308,6 +339,16 @@ class Settings(BaseSettings):
     @property
     def store_url(self) -> str:
         return self.store or str(self.folder / "blobs")
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Names under which the service may be asked."""
+        return tuple(name.lower().rstrip(".") for name in _listed(self.allowed_hosts))
+
+    @property
+    def cors_origins(self) -> tuple[str, ...]:
+        """Sites whose pages may use the service."""
+        return tuple(_listed(self.cors))
 
     @property
     def roots(self) -> tuple[str, ...]:

@@ -7,11 +7,14 @@ import logging
 import os
 import socket
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from phonechain.features.errors import SettingsError
+
+if TYPE_CHECKING:
+    from phonechain.app.settings import Settings
 
 log = logging.getLogger("phonechain.app.serve")
 
@@ -46,6 +49,7 @@ def serve(
         from phonechain.app.http.server import Server
         from phonechain.app.main import create_app
 
+        _check_database(known)
         address = _address(listening)
         if demo:  # after the port is known to be free
             label_sample()
@@ -58,6 +62,21 @@ def serve(
             print(f"try:\n  {curl(address)}", flush=True)
 
         Server(create_app(known), known, announce).run(sockets=[listening])
+
+
+def _check_database(known: Settings) -> None:
+    """Raises DatabaseUnusable. A database that is away may come back: the service starts, and is not ready."""
+    from phonechain.app.problems.errors import DatabaseAway, DatabaseUnusable
+    from phonechain.app.storage.workspace import Workspace
+
+    db = Workspace.of(known).db
+    db.migrated = not known.migrate
+    try:
+        db.check()
+    except DatabaseUnusable:
+        raise
+    except DatabaseAway as error:
+        log.warning("the service starts without its database: %s", error)
 
 
 def _raise_file_limit() -> None:

@@ -1,5 +1,5 @@
 """What every request passes before its route, in one ASGI middleware: an id, the log and the metrics, the API key, the
-rate limit, and the cap on its body.
+rate limit, the checks of host and origin, and the cap on its body.
 
 A request without a key that allows it, above its rate, or with a body that is announced too long is refused before
 anything of its body is read. A fault that no handler knows is logged here with its traceback and answered as a problem.
@@ -25,6 +25,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from phonechain.app.http.origins import Origins
 from phonechain.app.http.rates import RateLimiter
 from phonechain.app.ops import logs
 from phonechain.app.ops.metrics import NO_ROUTE, Metrics
@@ -34,6 +35,7 @@ from phonechain.app.problems import documents as problems
 from phonechain.app.problems.errors import (
     BodyTooLarge,
     BodyTooSlow,
+    DatabaseAway,
     KeyForbidden,
     KeyMissing,
     Overloaded,
@@ -73,7 +75,11 @@ RULES: tuple[tuple[str, str, str], ...] = (
 """The first rule that matches says which scope is needed. A training job needs `train` besides: see `require_scope`."""
 
 FRESH = 5.0
-"""Seconds for which a look at the keys is good; a revoked key works that long at most."""
+"""Seconds for which a look at the keys is good; a revoked key works that long at most while the database answers."""
+PATIENCE = 1.0
+"""Seconds for which a request waits for a look at the keys where they are known from an earlier one."""
+KEPT = 3600.0
+"""Seconds for which keys are known while the database does not answer."""
 
 log = logging.getLogger("phonechain.access")
 
@@ -96,7 +102,8 @@ ANYONE = Caller("", ("admin",))
 class Keyring:
     """The API keys in use, read from the database every few seconds.
 
-    Keys are asked for where PHONECHAIN_ADMIN_KEY is set or a key was made; the key of that setting is kept nowhere.
+    Keys are asked for where PHONECHAIN_ADMIN_KEY is set or a key was made; the key of that setting is kept nowhere. While
+    the database does not answer, the keys that were read last hold for `KEPT` seconds.
     """
 
     def __init__(self, settings: Settings, db: Database) -> None:
@@ -104,41 +111,58 @@ class Keyring:
         admin = settings.admin_key
         self._admin = None if admin is None else keys.hash_key(admin.get_secret_value())
         self._callers: dict[str, Caller] = {}
-        self._fresh_until = 0.0
-        self._lock = asyncio.Lock()
+        self._read_at: float | None = None
+        self._look_at = 0.0
+        self._reading: asyncio.Future[None] | None = None
+        self._slow = False
+        """Whether somebody has waited for the present reading, and gone on without it."""
 
     async def identify(self, authorization: str) -> Caller:
         """The caller by the header `Authorization`. Raises KeyMissing, DatabaseAway."""
-        if time.monotonic() >= self._fresh_until and (self.db.migrated or self.db.exists):
-            await self._refresh()
-        if self._admin is None and not self._callers:
-            return ANYONE
         scheme, _, given = authorization.partition(" ")
         if scheme.lower() == "basic":  # Label Studio sends its backends a name and a password, which is the key
             scheme, given = "bearer", _password_of(given)
-        if scheme.lower() != "bearer" or not given.strip():
-            raise KeyMissing("no API key: expected the header Authorization: Bearer KEY")
-        digest = keys.hash_key(given.strip())
+        digest = keys.hash_key(given.strip()) if scheme.lower() == "bearer" and given.strip() else ""
         if self._admin is not None and hmac.compare_digest(digest, self._admin):
             return Caller("admin", ("admin",))
+        if time.monotonic() >= self._look_at and (self.db.migrated or self.db.exists):
+            await self._look()
+        if self._admin is None and not self._callers:
+            return ANYONE
+        if not digest:
+            raise KeyMissing("no API key: expected the header Authorization: Bearer KEY")
         if (known := self._callers.get(digest)) is None:
             raise KeyMissing("unknown API key")
         return known
 
-    async def _refresh(self) -> None:
-        async with self._lock:
-            if time.monotonic() < self._fresh_until:
-                return
-            self._callers = await asyncio.to_thread(self._read)
-            self._fresh_until = time.monotonic() + FRESH
+    async def _look(self) -> None:
+        """Read the keys again. Raises DatabaseAway where they are not known."""
+        if self._reading is None or self._reading.done():
+            self._reading = asyncio.ensure_future(self._read())
+            self._reading.add_done_callback(lambda reading: reading.cancelled() or reading.exception())
+            self._slow = False
+        if self._read_at is None or time.monotonic() - self._read_at > KEPT:
+            await asyncio.shield(self._reading)
+        elif not self._slow:
+            done, _ = await asyncio.wait((self._reading,), timeout=PATIENCE)
+            self._slow = not done
+            if done and not isinstance(self._reading.exception(), DatabaseAway):
+                self._reading.result()
 
-    def _read(self) -> dict[str, Caller]:
-        self.db.migrate()
-        return {row.digest: Caller(row.id, tuple(row.scopes)) for row in keys.list_active(self.db)}
+    async def _read(self) -> None:
+        def active() -> dict[str, Caller]:
+            self.db.migrate()
+            return {row.digest: Caller(row.id, tuple(row.scopes)) for row in keys.list_active(self.db)}
+
+        try:
+            self._callers = await asyncio.to_thread(active)
+            self._read_at = time.monotonic()
+        finally:
+            self._look_at = time.monotonic() + (FRESH if self._read_at is not None else 0.0)
 
     def forget(self) -> None:
         """A key was made or revoked."""
-        self._fresh_until = 0.0
+        self._look_at, self._read_at = 0.0, None
 
 
 class Gateway:
@@ -156,7 +180,7 @@ class Gateway:
         self.app, self.settings, self.keyring = app, settings, keyring
         self.metrics, self.tracing, self.shutdown = metrics, tracing, shutdown
         self.limiter = RateLimiter(settings.rate_limit) if settings.rate_limit else None
-        self.budget = ByteBudget(settings)
+        self.budget, self.origins = ByteBudget(settings), Origins(settings)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -191,6 +215,8 @@ class Gateway:
         """The error of a request that does not come to its route; else what the route and the answer need is noted."""
         scope, settings = exchange.scope, self.settings
         path, method = scope["path"], scope["method"]
+        if not path.startswith("/health/") and (stranger := self.origins.check(method, exchange.headers)) is not None:
+            return stranger
         public = PUBLIC.match(path) is not None
         if not public or (settings.metrics == "key" and path == "/metrics"):
             try:

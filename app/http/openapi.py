@@ -74,6 +74,12 @@ ERRORS = {
 ASSETS = {"swagger-ui-bundle.js": "text/javascript", "swagger-ui.css": "text/css"}
 """The files that the page loads."""
 
+RESPONSE_HEADERS = (
+    "Content-Disposition", "Idempotency-Replayed", "Location", "RateLimit", "RateLimit-Policy", "Retry-After",
+    "X-Phonechain-Model", "X-Phonechain-Warnings", "X-Request-ID",
+)  # fmt: skip
+"""Header fields of answers that programs read."""
+
 _REF = "#/components/schemas/{model}"
 
 

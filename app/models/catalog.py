@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 FRESH = 1.0
 """Seconds for which an answer of the database is good."""
+AWAY = 4.0
+"""Seconds more for which it is not asked again when it did not answer."""
 MOST = 16
 """Loaded versions that are kept."""
 
@@ -189,14 +191,18 @@ class ModelCatalog:
 
     def find(self, name: str) -> ModelVersion | None:
         """The stored version that `name` stands for; None where there is none."""
+        before = self._known.get(name)
+        if before is not None:  # while this one asks, nobody else does
+            self._known[name] = (time.monotonic(), before[1])
         try:
             self.workspace.db.migrate()
             with self.workspace.db.read() as session:
                 row = repository.find(session, name[:200])
         except DatabaseAway:
-            if name in self._known:
-                return self._known[name][1]
-            return None
+            row = None if before is None else before[1]
+            if before is not None or name in {entry.name for entry in self.registry}:
+                self._known[name] = (time.monotonic() + AWAY, row)
+            return row
         if len(self._known) > 10_000:
             self._known.clear()
         self._known[name] = (time.monotonic(), row)

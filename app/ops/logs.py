@@ -1,7 +1,9 @@
 """The log: lines for people, or one JSON object a line, on standard error. What belongs to a request has its id.
 
-Keys, passwords in URLs and bearer tokens are redact out of every line, wherever they come from; the line of a request
-(app/http/middleware/access.py) has no query and no headers in the first workspace.
+Keys, passwords in URLs and bearer tokens are removed from every line, wherever they come from; the line of a request
+(app/http/gateway.py) has no query and no headers in the first place. What others have sent (names, addresses, labels, the
+text of an exception) cannot pretend to be a line or a field: control characters and those that turn the direction of text
+are escaped, a value with blanks is quoted, and a traceback is indented.
 """
 
 from __future__ import annotations
@@ -29,6 +31,23 @@ _QUIET = {"uvicorn": logging.WARNING, "httpx": logging.WARNING, "httpcore": logg
 """Loggers of libraries whose remarks are no news to whoever operates the service."""
 
 
+_CONTROL = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
+_PLAIN = re.compile(r"[^\s\"=\\]+")
+INDENT = "    "
+"""Before each line of a traceback: a line of the log begins with its time."""
+
+
+def escape(text: str) -> str:
+    """`text` on one line, with what a terminal or a reader of lines would act upon as `\\u0000`."""
+    return _CONTROL.sub(lambda found: {"\n": "\\n", "\r": "\\r"}.get(found[0], f"\\u{ord(found[0]):04x}"), text)
+
+
+def field(value: Any) -> str:
+    """A value as it stands behind `name=`: quoted unless it is one plain word."""
+    shown = escape(str(value))
+    return shown if _PLAIN.fullmatch(shown) else json.dumps(shown, ensure_ascii=False)
+
+
 def redact(text: str) -> str:
     """`text` without what looks like a secret."""
     for pattern, instead in _SECRETS:
@@ -54,12 +73,13 @@ class Text(_Formatter):
         """The record as one line."""
         moment = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.created))
         name = record.name.removeprefix("phonechain.").removeprefix("app.")
-        message = record.getMessage().replace("\n", "\\n").replace("\r", "\\r")
+        message = escape(record.getMessage())
         said = getattr(record, "said", ())  # facts that the message has already
-        facts = "".join(f" {key}={value}" for key, value in self.facts(record).items() if key not in said)
+        facts = "".join(f" {key}={field(value)}" for key, value in self.facts(record).items() if key not in said)
         line = f"{moment}.{int(record.msecs):03d} {record.levelname:<7} {name}: {message}{facts}"
         trace = self.trace(record)
-        return redact(f"{line}\n{trace}" if trace else line)
+        indented = "".join(f"\n{INDENT}{escape(one)}" for one in trace.split("\n")) if trace else ""
+        return redact(line + indented)
 
 
 class Json(_Formatter):
@@ -77,7 +97,8 @@ class Json(_Formatter):
         }
         if trace := self.trace(record):
             fields["exception"] = redact(trace)
-        return json.dumps(fields, ensure_ascii=False, default=str)
+        # JSON escapes what is below a blank; the others may stand in text, which JSON's own escapes say as well.
+        return _CONTROL.sub(lambda c: f"\\u{ord(c[0]):04x}", json.dumps(fields, ensure_ascii=False, default=str))
 
 
 class Repeats(logging.Filter):

@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from sqlalchemy import text
+from sqlalchemy import select, text
 
 from phonechain.app.jobs.dask_cluster import DaskCluster
 from phonechain.app.labelling.batcher import Batcher
 from phonechain.app.settings import Settings
 from phonechain.app.storage.database import Database
+from phonechain.app.storage.tables import Lease
 from phonechain.features.errors import PhonechainError
 
 READY = "ready"
@@ -79,8 +80,10 @@ class Readiness:
         return await asyncio.get_running_loop().run_in_executor(self._pool, self._select)
 
     def _select(self) -> str:
-        with self.db.read() as session:
-            session.execute(text("SELECT 1"))
+        if not self.db.migrated:
+            self.db.check()
+        with self.db.read() as session:  # a table: a file that is damaged answers SELECT 1
+            session.execute(select(Lease.name).limit(1) if self.db.migrated else text("SELECT 1"))
         return READY
 
     async def _ask_scheduler(self) -> str:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -23,6 +23,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
+from starlette.routing import Match
 from starlette.types import Scope
 
 from phonechain.app.problems.errors import InvalidRequest, ServiceError
@@ -150,13 +151,14 @@ def install(app: FastAPI) -> None:
         detail = str(error.detail)
         if error.status_code == 404:
             detail = f"nothing at {request.url.path}"
+        headers = dict(error.headers or {})
         if error.status_code == 405:
-            allow = (error.headers or {}).get("Allow", "another method")
+            allow = headers["Allow"] = ", ".join(methods_of(request))
             detail = f"{request.url.path} does not take {request.method}; it takes {allow}"
         body = {**_document(kind, detail), "status": error.status_code}
         if kind.slug == "http":
             body["title"] = phrase
-        return respond(request.scope, body, error.headers)
+        return respond(request.scope, body, headers)
 
     async def unexpected(request: Request, error: Exception) -> Response:
         return respond(request.scope, document(error))
@@ -169,6 +171,24 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(HTTPException, http)
     app.add_exception_handler(ClientDisconnect, gone)
     app.add_exception_handler(Exception, unexpected)
+
+
+def methods_of(request: Request) -> list[str]:
+    """Every method that the address takes, whichever route takes it."""
+    found = {
+        method
+        for route in _leaves(request.app.routes)
+        if route.matches(request.scope)[0] is not Match.NONE
+        for method in getattr(route, "methods", None) or ()
+    }
+    return sorted(found)
+
+
+def _leaves(routes: Iterable[Any]) -> Iterator[Any]:
+    """The routes themselves, those of included routers too."""
+    for route in routes:
+        inner = getattr(route, "original_router", None)
+        yield from (_leaves(inner.routes) if inner is not None else (route,))
 
 
 def invalid_request(findings: Sequence[Mapping[str, Any]]) -> InvalidRequest:

@@ -68,6 +68,12 @@ class DatabaseAway(Overloaded):
     slug = "database-away"
 
 
+class DatabaseUnusable(DatabaseAway):
+    """It is damaged, or of a newer version: it does not come back by itself."""
+
+    slug = "database-unusable"
+
+
 class SchedulerAway(Overloaded):
     slug = "scheduler-away"
 
@@ -103,6 +109,14 @@ class ArchiveTooLarge(ArchiveError):
 class BodyTooSlow(ServiceError):
     slug = "body-slow"
     headers: Mapping[str, str] = {"Connection": "close"}
+
+
+class HostNotAllowed(ServiceError):
+    slug = "host"
+
+
+class CrossSite(ServiceError):
+    slug = "cross-site"
 
 
 class HeadTooSlow(ServiceError):

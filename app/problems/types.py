@@ -69,6 +69,21 @@ TYPES: dict[str, ProblemType] = {
             "request again, over a faster connection.",
         ),
         ProblemType(
+            "host",
+            421,
+            "The service is not known under this name",
+            "The header Host names a host that PHONECHAIN_ALLOWED_HOSTS does not list. Unset, it takes IP addresses, names "
+            "without a dot, and names of private use such as localhost and .internal. A page elsewhere could otherwise read "
+            "what a service on this network answers, through a name of its own that leads here.",
+        ),
+        ProblemType(
+            "cross-site",
+            403,
+            "A page of another site sent the request",
+            "A browser says by Sec-Fetch-Site or Origin that another site made this request, which would change something. "
+            "PHONECHAIN_CORS lists the sites that may.",
+        ),
+        ProblemType(
             "head-slow",
             408,
             "The head of the request came too slowly",
@@ -315,6 +330,13 @@ TYPES: dict[str, ProblemType] = {
             "The database does not answer",
             "Nothing was done; repeat the request after the seconds in Retry-After. Jobs continue by themselves when the "
             "database is back.",
+        ),
+        ProblemType(
+            "database-unusable",
+            503,
+            "The database cannot be used",
+            "It is damaged, or was migrated by a newer version; `detail` says which. Restore a backup, or run the newer version. "
+            "`POST /classify` works without a database.",
         ),
         ProblemType(
             "scheduler-away",

@@ -13,16 +13,20 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Engine, create_engine, event, make_url
+from sqlalchemy import Engine, create_engine, event, make_url, text
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import ConnectionPoolEntry
 
-from phonechain.app.problems.errors import DatabaseAway, StorageFull
+from phonechain.app.problems.errors import DatabaseAway, DatabaseUnusable, StorageFull
 from phonechain.features.errors import SettingsError
 
 BUSY = 30.0
 """Seconds that a writer waits for another one on SQLite before it gives up."""
+
+
+CHECKED = 256 * 2**20
+"""Bytes of an SQLite file up to which `Database.check` reads the whole file."""
 
 
 def sqlite_url(path: Path) -> str:
@@ -84,6 +88,34 @@ class Database:
                 migrate.upgrade(self)
                 self.migrated = True
 
+    def check(self) -> None:
+        """Look whether it can be used, without changing anything; an SQLite file that is not there yet can.
+
+        Raises:
+            DatabaseAway: it does not answer now.
+            DatabaseUnusable: it is damaged, or of another version than this service and not migrated by it.
+        """
+        if not self.exists:
+            return
+        from phonechain.app.storage.migrations import migrate
+
+        with self.read() as session:
+            at = migrate.refuse_newer(session.connection(), self.retry_after)
+            if self.migrated and at != migrate.newest():
+                raise DatabaseUnusable(
+                    f"the database is at revision {at}, expected {migrate.newest()}: run phonechain db upgrade",
+                    retry_after=self.retry_after,
+                )
+            if self.sqlite and Path(self.engine.url.database or "").stat().st_size <= CHECKED:
+                found = session.execute(text("PRAGMA quick_check(1)")).scalar()
+                if found != "ok":
+                    raise self._damaged(str(found))
+
+    def _damaged(self, reason: str) -> DatabaseUnusable:
+        where = f": {self.engine.url.database}" if self.sqlite else ""
+        said = " ".join(reason.split())[:200]
+        return DatabaseUnusable(f"the database is damaged{where} ({said})", retry_after=self.retry_after)
+
     @contextmanager
     def read(self) -> Iterator[Session]:
         """A session that sees one state of the database and changes nothing."""
@@ -116,8 +148,10 @@ class Database:
     def _translate(self, error: DBAPIError) -> Exception:
         """The error as one of this service where it is about the database's state and not about a statement."""
         original = error.orig
-        text = str(original)
-        if "disk is full" in text or getattr(original, "sqlstate", None) == "53100":
+        said = str(original)
+        if type(original) is sqlite3.DatabaseError:  # "file is not a database", "database disk image is malformed"
+            return self._damaged(said)
+        if "disk is full" in said or getattr(original, "sqlstate", None) == "53100":
             return StorageFull("disk full: the database cannot grow")
         away = error.connection_invalidated or isinstance(original, sqlite3.OperationalError)
         state = getattr(original, "sqlstate", None)
@@ -125,9 +159,9 @@ class Database:
         # intervention and insufficient resources (PostgreSQL's manual, appendix A).
         if type(original).__module__.startswith("psycopg"):
             away = away or (state or "08")[:2] in ("08", "57", "53")
-        if away and "no such" not in text and "syntax error" not in text:
+        if away and "no such" not in said and "syntax error" not in said:
             return DatabaseAway(
-                f"the database does not answer: {' '.join(text.split())[:200]}", retry_after=self.retry_after
+                f"the database does not answer: {' '.join(said.split())[:200]}", retry_after=self.retry_after
             )
         return error
 

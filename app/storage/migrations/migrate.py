@@ -13,6 +13,8 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, text
 
+from phonechain.app.problems.errors import DatabaseUnusable
+
 if TYPE_CHECKING:
     from phonechain.app.storage.database import Database
 
@@ -25,8 +27,10 @@ def upgrade(database: Database, revision: str = "head") -> None:
 
     Raises:
         DatabaseAway, StorageFull.
+        DatabaseUnusable: it is of a newer version.
     """
     with _connection(database) as config:
+        refuse_newer(config.attributes["connection"], database.retry_after)
         command.upgrade(config, revision)
 
 
@@ -53,6 +57,18 @@ def newest() -> str:
     head = ScriptDirectory.from_config(_config()).get_current_head()
     assert head is not None
     return head
+
+
+def refuse_newer(connection: Connection, retry_after: int = 1) -> str | None:
+    """The revision of the database, if this version knows it. Raises DatabaseUnusable."""
+    at = MigrationContext.configure(connection).get_current_revision()
+    known = {script.revision for script in ScriptDirectory.from_config(_config()).walk_revisions()}
+    if at is not None and at not in known:
+        raise DatabaseUnusable(
+            f"the database is at revision {at[:40]!r} of a newer version (the newest here is {newest()})",
+            retry_after=retry_after,
+        )
+    return at
 
 
 def _config(connection: Connection | None = None) -> Config:

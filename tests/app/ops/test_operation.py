@@ -26,6 +26,7 @@ from phonechain.app.ops.metrics import METHODS
 from phonechain.app.ops.tracing import Tracing
 from phonechain.app.settings import Settings
 from tests.app.conftest import DURATION, Client, serving
+from tests.app.live import connect, listening, read_once
 
 Serve = Callable[..., Any]
 ADMIN = "0123456789abcdef-admin"
@@ -274,6 +275,39 @@ def test_a_message_cannot_forge_lines() -> None:
     record = logging.LogRecord("app", logging.INFO, "x", 1, "a\nb\r2026 ERROR c", (), None)
     assert "\n" not in logs.Text().format(record)
     assert "\n" not in logs.Json().format(record)
+
+
+FORGED = "x\n2026-01-01 00:00:00.000 INFO    access: GET / 200\x1b[2K\u2028\u202e\x85 status=200 key=admin"
+
+
+def test_what_others_send_cannot_forge_lines_or_fields() -> None:
+    """In a message, a field and the text of an exception."""
+    try:
+        raise ValueError(FORGED)
+    except ValueError:
+        fault = sys.exc_info()
+    record = logging.LogRecord("app", logging.INFO, "x", 1, "label %s", (FORGED,), fault)
+    record.facts = {"client": FORGED, "status": 404}  # type: ignore[attr-defined]
+    text, line = logs.Text().format(record), logs.Json().format(record)
+    for one in (text.replace("\n", ""), line):
+        assert not re.search("[\x00-\x1f\x7f-\x9f\u2028\u202e]", one)
+    assert len(line.splitlines()) == 1
+    assert json.loads(line)["client"] == json.loads(line)["message"].removeprefix("label ") == FORGED
+    first, *others = text.split("\n")
+    assert all(other.startswith(logs.INDENT) for other in others)
+    outside = re.sub(r'"(\\.|[^"\\])*"', '""', first.partition("label ")[2].partition(" client=")[2])
+    assert outside == " status=404" or outside == '"" status=404'
+
+
+def test_a_forwarded_address_cannot_forge_a_field(registry: Registry, tmp_path: Path) -> None:
+    """Whoever asks over loopback may send X-Forwarded-For."""
+    with listening(registry, data=tmp_path) as port, logged(logs.Text()) as lines, connect(port) as connection:
+        connection.sendall(
+            b"GET /nope HTTP/1.1\r\nHost: localhost\r\nX-Forwarded-For: 1.2.3.4 key=admin status=200\r\n\r\n"
+        )
+        read_once(connection)
+    line = next(line for line in lines if "GET none" in line)
+    assert " key=admin" not in re.sub(r'"[^"]*"', "", line)
 
 
 def test_a_warning_that_comes_every_second_is_one_line_a_minute() -> None:
