@@ -75,8 +75,8 @@ class Settings(BaseSettings):
         le=3600.0,
         allow_inf_nan=False,
     )
-    max_bytes_in_flight: int = _setting(
-        256 * 2**20,
+    max_bytes_in_flight: ByteSize = _setting(
+        ByteSize(256 * 2**20),
         "bytes",
         "Bytes of bodies that all requests in progress may hold in memory; bodies above 1 MiB share three quarters of them. "
         "More are answered 503 with Retry-After. Uploads go to the data folder and do not count.",
