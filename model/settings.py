@@ -72,7 +72,7 @@ class FactorSettings:
         if self.labels > self.segments and self.labels > 1:
             raise SettingsError(
                 f"expected a factor over {self.labels} labels to see as many segments, got segments = {self.segments}",
-                pointer="factors/segments", value=self.segments, limit=self.labels,
+                pointer="segments", value=self.segments, limit=self.labels,
             )  # fmt: skip
 
 
@@ -301,7 +301,12 @@ def from_dict(cls: type[T], values: Mapping[str, Any], where: str = "") -> T:
             raise SettingsError(
                 f"expected a setting out of {', '.join(names)}, got {where}{key}", pointer=where + key, value=key
             )
-    return cls(**{key: _convert(hints[key], value, where + key) for key, value in values.items()})
+    converted = {key: _convert(hints[key], value, where + key) for key, value in values.items()}
+    try:
+        return cls(**converted)
+    except SettingsError as error:  # of __post_init__, which does not know where this object stands
+        place = where + (error.pointer or "")
+        raise SettingsError(str(error), pointer=place.rstrip("/"), value=error.value, limit=error.limit) from None
 
 
 def stored_model(values: Mapping[str, Any]) -> ModelSettings:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
+from phonechain.app.problems.errors import InvalidRequest
 from phonechain.features.errors import CorpusError
 from phonechain.features.segments import Utterance
 
@@ -16,6 +17,16 @@ def training_names(known: Collection[str], split: str | None, dev: str | None) -
 def test_name(known: Collection[str], split: str | None) -> str | None:
     """The split to evaluate on: as asked, else `test` where the corpus has it."""
     return split if split is not None else ("test" if "test" in known else None)
+
+
+def check(known: Collection[str], **asked: str | None) -> None:
+    """Raises InvalidRequest where a split that a request names is none of the corpus's; it lists those."""
+    for member, name in asked.items():
+        if name is not None and name not in known:
+            names = ", ".join(sorted(known)) or "no splits"
+            raise InvalidRequest(
+                f"{member}: no split named {name[:80]!r}; the corpus has {names}", pointer=member, value=name[:80]
+            )
 
 
 def without_held_out(utterances: Iterable[Utterance]) -> list[Utterance]:

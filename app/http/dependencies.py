@@ -8,6 +8,8 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from phonechain.app.http.gateway import owner_of
+from phonechain.app.problems.documents import invalid_request
+from phonechain.app.problems.options import wrong_option
 from phonechain.app.services import Services
 from phonechain.app.storage.database import Database
 
@@ -25,6 +27,25 @@ async def get_database(request: Request) -> Database:
     if not db.migrated:
         await asyncio.to_thread(db.migrate)
     return db
+
+
+async def check_query(request: Request) -> None:
+    """Raises InvalidRequest for a name in the query that the route does not take: a slip would go unnoticed."""
+    if not request.query_params:
+        return
+    route = request.scope["route"]
+    known = [field.alias for field in route.dependant.query_params]
+    known += [parameter["name"] for parameter in (route.openapi_extra or {}).get("parameters", ())]
+    findings = [
+        {
+            "detail": f"{name[:80]}: {wrong_option(name, known) if known else 'expected no query'}",
+            "parameter": name[:80],
+        }
+        for name in request.query_params
+        if name not in known
+    ]
+    if findings:
+        raise invalid_request(findings)
 
 
 async def get_owner(request: Request) -> str | None:

@@ -12,9 +12,10 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from phonechain.app.corpora import repository as corpora
+from phonechain.app.corpora import splits
 from phonechain.app.jobs import repository, train, webhooks
 from phonechain.app.models.catalog import ModelCatalog
-from phonechain.app.problems.errors import InvalidRequest, KeyReused, Overloaded
+from phonechain.app.problems.errors import InvalidRequest, JobGone, KeyReused, Overloaded
 from phonechain.app.schemas.jobs import EvaluateJob, LabelJob, TrainJob
 from phonechain.app.settings import Settings
 from phonechain.app.storage.database import Database
@@ -64,9 +65,11 @@ def spec_of(
     """
     common = {"corpus": corpus.id, "corpus_name": corpus.name, "resources": asked.resources}
     if isinstance(asked, TrainJob):
+        splits.check(corpus.splits, split=asked.split, dev=asked.dev)
         return {**common, **_train(asked, models, hold)}
     model = models.resolve(asked.model, hold).reference()
     if isinstance(asked, EvaluateJob):
+        splits.check(corpus.splits, split=asked.split)
         return {
             **common, "model": model, "split": asked.split, "drop": asked.drop,
             "options": {"decode": asked.decode, "map": asked.map},
@@ -129,7 +132,7 @@ def create(
     the model's file until the job's row names it.
 
     Raises:
-        UnknownCorpus, UnknownModel, KeyReused, InvalidRequest, WebhookRefused, Overloaded.
+        UnknownCorpus, UnknownModel, KeyReused, JobGone, InvalidRequest, WebhookRefused, Overloaded.
     """
     with db.read() as session:
         if key is not None and (known := _find_replay(session, key)) is not None:
@@ -173,4 +176,9 @@ def _find_replay(session: Session, key: Key) -> Answer | None:
         return None
     if row.body != key.body:
         raise KeyReused("this Idempotency-Key came with another request before")
+    id = row.answer["id"]
+    if session.get(Job, id) is None:
+        raise JobGone(
+            f"this Idempotency-Key started job {id}, which has been deleted since; a new key starts another", value=id
+        )
     return Answer(row.answer, True)

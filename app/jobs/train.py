@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import logging
 import shutil
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +21,7 @@ from phonechain.app.models import repository as versions
 from phonechain.app.storage import references
 from phonechain.app.storage.tables import FileError, Job, ModelVersion
 from phonechain.app.storage.workspace import Workspace
-from phonechain.features.errors import CorpusError, PhonechainError
+from phonechain.features.errors import CorpusError, PhonechainError, SettingsError
 
 if TYPE_CHECKING:
     from phonechain.features.segments import Segment, Utterance
@@ -35,11 +37,23 @@ def settings_of(spec: dict[str, Any]) -> Preset:
 
     made = settings.preset(spec["preset"])
     if spec.get("model_settings"):
-        changed = settings.from_dict(settings.ModelSettings, spec["model_settings"])
+        with _below("model_settings"):
+            changed = settings.from_dict(settings.ModelSettings, spec["model_settings"])
         made = dataclasses.replace(made, model=changed)
     if spec.get("training"):
-        made = dataclasses.replace(made, training=settings.replace(made.training, spec["training"]))
+        with _below("training"):
+            made = dataclasses.replace(made, training=settings.replace(made.training, spec["training"]))
     return made
+
+
+@contextlib.contextmanager
+def _below(member: str) -> Iterator[None]:
+    """Errors about a setting point below this member of the request."""
+    try:
+        yield
+    except SettingsError as error:
+        place = f"{member}/{error.pointer}".rstrip("/") if error.pointer else member
+        raise SettingsError(f"{member}: {error}", pointer=place, value=error.value, limit=error.limit) from None
 
 
 def run(workspace: Workspace, job: Job) -> None:

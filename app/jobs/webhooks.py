@@ -35,10 +35,12 @@ from phonechain.features.errors import PhonechainError
 
 TRIES = (5, 300, 1800, 7200, 18_000, 36_000, 50_400, 72_000)
 """Seconds between tries, with growing patience: about two days in all."""
+GLOBAL_UNICAST = ipaddress.ip_network("2000::/3")
+"""The only IPv6 addresses of the internet at large (IANA's registry); other ranges are local, or carry IPv4 addresses."""
 NAT64 = ipaddress.ip_network("64:ff9b::/96")
 """IPv4 addresses as IPv6 networks see them through a translator (RFC 6052)."""
-LOCAL_NAT64 = ipaddress.ip_network("64:ff9b:1::/48")
-"""The same for translators of one's own network (RFC 8215)."""
+ISATAP = (0x00005EFE, 0x02005EFE)
+"""What stands before the IPv4 address at the end of an ISATAP address (RFC 5214)."""
 TIMEOUT = 15.0
 CALLS = 16
 """Hosts that are called at a time."""
@@ -121,11 +123,14 @@ def _public(address: str) -> bool:
     ip = ipaddress.ip_address(address.partition("%")[0])
     carried: list[Any] = []
     if isinstance(ip, ipaddress.IPv6Address):
-        carried = [ip.ipv4_mapped, ip.sixtofour, *(ip.teredo or ())]
-        if ip in LOCAL_NAT64:
+        end = ipaddress.IPv4Address(ip.packed[-4:])
+        if ip.ipv4_mapped is not None or ip in NAT64:
+            return _public(str(end))
+        if ip not in GLOBAL_UNICAST:
             return False
-        if ip in NAT64:
-            carried.append(ipaddress.IPv4Address(ip.packed[-4:]))
+        carried = [ip.sixtofour, *(ip.teredo or ())]
+        if int.from_bytes(ip.packed[8:12]) in ISATAP:
+            carried.append(end)
     return all(one.is_global and not one.is_multicast for one in (ip, *carried) if one is not None)
 
 

@@ -27,6 +27,7 @@ from starlette.routing import Match
 from starlette.types import Scope
 
 from phonechain.app.problems.errors import InvalidRequest, ServiceError
+from phonechain.app.problems.options import known_options, wrong_option
 from phonechain.app.problems.types import TYPES, ProblemType
 from phonechain.app.problems.wording import expected, short
 from phonechain.features.errors import AnnotationSyntaxError, PhonechainError, SegmentError
@@ -70,12 +71,17 @@ def _facts(value: Any, limit: Any) -> dict[str, Any]:
     return {name: short(fact) for name, fact in (("value", value), ("limit", limit)) if short(fact) is not None}
 
 
-def finding(source: str, entry: Mapping[str, Any]) -> dict[str, Any]:
-    """One entry of `ValidationError.errors()` as a member of `errors`. `source` is `body`, `query` or `path`."""
+def finding(source: str, entry: Mapping[str, Any], kind: Any = None) -> dict[str, Any]:
+    """One entry of `ValidationError.errors()` as a member of `errors`. `source` is `body`, `query` or `path`.
+
+    `kind` is the type that was expected: of a wrong name it says the right ones.
+    """
     place = "/".join(str(part) for part in entry["loc"])
     where = {"pointer": f"#/{place}" if place else "#"} if source == "body" else {"parameter": place}
     facts = {} if entry["type"] == "missing" else _facts(entry.get("input"), _bound(entry))
-    return {"detail": f"{place or 'body'}: {expected(entry)}", **where, **facts}
+    known = known_options(kind, entry["loc"]) if entry["type"] == "extra_forbidden" else []
+    said = wrong_option(str(entry["loc"][-1]), known) if known else expected(entry)
+    return {"detail": f"{place or 'body'}: {said}", **where, **facts}
 
 
 def _bound(entry: Mapping[str, Any]) -> Any:
@@ -137,11 +143,13 @@ def install(app: FastAPI) -> None:
 
     async def domain(request: Request, error: Exception) -> Response:
         headers = error.headers if isinstance(error, ServiceError) else None
-        return respond(request.scope, document(error), headers)
+        return respond(request.scope, _located(document(error), request), headers)
 
     async def invalid(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
-        findings = [finding(str(e["loc"][0]), {**e, "loc": e["loc"][1:]}) for e in error.errors()]
+        field = getattr(request.scope.get("route"), "body_field", None)
+        kind = field.field_info.annotation if field is not None else None
+        findings = [finding(str(e["loc"][0]), {**e, "loc": e["loc"][1:]}, kind) for e in error.errors()]
         return await domain(request, invalid_request(findings))
 
     async def http(request: Request, error: Exception) -> Response:
@@ -171,6 +179,18 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(HTTPException, http)
     app.add_exception_handler(ClientDisconnect, gone)
     app.add_exception_handler(Exception, unexpected)
+
+
+def _located(body: dict[str, Any], request: Request) -> dict[str, Any]:
+    """The document with a parameter where its pointer does not point into a body: it came in the query or the path."""
+    name = str(body.get("pointer", ""))[2:]
+    if not name or (request.method not in ("GET", "HEAD", "DELETE") and name not in request.query_params):
+        return body
+    located = {key: value for key, value in body.items() if key != "pointer"}
+    in_path = [key for key, value in request.path_params.items() if key == name or value == body.get("value")]
+    if name in request.query_params or in_path:
+        located["parameter"] = name if name in request.query_params else in_path[0]
+    return located
 
 
 def methods_of(request: Request) -> list[str]:

@@ -155,6 +155,12 @@ class KeyReused(ServiceError):
     slug = "idempotency-key"
 
 
+class JobGone(ServiceError):
+    """An Idempotency-Key whose job was deleted."""
+
+    slug = "job-gone"
+
+
 class KeyMissing(ServiceError):
     slug = "key-missing"
     headers: Mapping[str, str] = {"WWW-Authenticate": "Bearer"}

@@ -325,6 +325,13 @@ TYPES: dict[str, ProblemType] = {
             "The same key came with another body. A key stands for one request: take a new one for a new request.",
         ),
         ProblemType(
+            "job-gone",
+            410,
+            "The job of the Idempotency-Key was deleted",
+            "The key started a job, `value`, that is not there any more: it was deleted, or its time was over. Send the request "
+            "with a new key to start another.",
+        ),
+        ProblemType(
             "database-away",
             503,
             "The database does not answer",

@@ -177,8 +177,8 @@ async def _receive(request: Request, settings: Settings, files: tuple[str, ...])
 def _checked(options: type[_M], body: type[BaseModel], upload: Upload, request: Request) -> _M:
     """The options from query and body. Raises InvalidRequest with every finding."""
     query = dict(request.query_params)
-    for name in query:
-        if len(request.query_params.getlist(name)) > 1 or name in upload.values:
+    for name, value in query.items():
+        if len(request.query_params.getlist(name)) > 1 or str(upload.values.get(name, value)) != value:
             raise InvalidRequest(f"expected {name[:80]} once, got it again", pointer=name[:80])
     in_json = upload.audio is None and "audio" in upload.values
     try:
@@ -186,7 +186,9 @@ def _checked(options: type[_M], body: type[BaseModel], upload: Upload, request: 
     except ValidationError as error:
         entries = error.errors(include_url=False)[:MOST_FINDINGS]
         places = ["query" if e["loc"] and e["loc"][0] in query else "body" for e in entries]
-        raise invalid_request([finding(place, e) for place, e in zip(places, entries, strict=True)]) from None
+        raise invalid_request(
+            [finding(place, e, body if in_json else options) for place, e in zip(places, entries, strict=True)]
+        ) from None
     if in_json:
         upload.audio = checked.audio  # type: ignore[attr-defined]
     return checked  # type: ignore[return-value]  # the body's schema is the options' with the audio

@@ -160,10 +160,10 @@ def parse_request(upload: Upload, query: QueryParams, settings: Settings) -> Ask
     in_query = _query(query)
     if upload.document is not None:
         body = parse_object(upload.document)
-        checked = _checked(_BODY, _merged(body, in_query), settings, query=in_query)
+        checked = _checked(ClassifyBody, _BODY, _merged(body, in_query), settings, query=in_query)
         listed = notation.shift(_listed(checked.segments), checked.shift)
         return Asked(checked, checked.audio, listed, True)
-    options = _checked(_OPTIONS, _merged(upload.options, in_query), settings, query=in_query)
+    options = _checked(ClassifyOptions, _OPTIONS, _merged(upload.options, in_query), settings, query=in_query)
     if upload.audio is None:
         raise InvalidRequest("expected a file in the field audio, got none", pointer="audio")
     if upload.segments is None:
@@ -216,7 +216,9 @@ def _equal(name: str, one: Any, other: Any) -> bool:
         return False
 
 
-def _checked(adapter: TypeAdapter[T], value: dict[str, Any], settings: Settings, *, query: Container[str] = ()) -> T:
+def _checked(
+    kind: type[T], adapter: TypeAdapter[T], value: dict[str, Any], settings: Settings, *, query: Container[str] = ()
+) -> T:
     """`value` after its schema. Raises InvalidRequest with every finding, each at its place in body or query."""
     segments = value.get("segments")
     if isinstance(segments, list):
@@ -225,7 +227,9 @@ def _checked(adapter: TypeAdapter[T], value: dict[str, Any], settings: Settings,
         return adapter.validate_python(value, context={"max_n_best": settings.max_n_best})
     except ValidationError as error:
         entries = error.errors(include_url=False)[:MOST_FINDINGS]
-        raise invalid_request([finding("query" if e["loc"][0] in query else "body", e) for e in entries]) from None
+        places = ["query" if e["loc"][0] in query else "body" for e in entries]
+        found = [finding(place, e, kind) for place, e in zip(places, entries, strict=True)]
+        raise invalid_request(found) from None
 
 
 def _listed(segments: list[SegmentIn]) -> Annotation:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Depends, Request
 from pydantic import BaseModel, ValidationError
 from sqlalchemy import select
 from starlette.datastructures import UploadFile
@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse, Response
 
 from phonechain.app.corpora import bundle, intake, repository
 from phonechain.app.http import pagination, uploads
-from phonechain.app.http.dependencies import DatabaseDep, OwnerDep, ServicesDep
+from phonechain.app.http.dependencies import DatabaseDep, OwnerDep, ServicesDep, check_query
 from phonechain.app.http.gateway import caller_id
 from phonechain.app.http.pagination import Cursor, Limit
 from phonechain.app.problems import documents as problems
@@ -31,7 +31,7 @@ from phonechain.app.storage.references import Keeping
 from phonechain.app.storage.tables import UNFINISHED, Corpus, Job
 from phonechain.app.storage.workspace import Workspace
 
-router = APIRouter(prefix="/corpora", tags=["corpora"])
+router = APIRouter(prefix="/corpora", tags=["corpora"], dependencies=[Depends(check_query)])
 
 ARCHIVES = (
     "application/zip", "application/x-zip-compressed", "application/x-tar", "application/gzip", "application/x-gzip",
@@ -169,11 +169,6 @@ async def _receive_form(request: Request, services: Services, workspace: Workspa
 
 
 def _query(request: Request) -> dict[str, Any]:
-    known = CorpusOptions.model_fields
-    if unknown := [name for name in request.query_params if name not in known]:
-        raise problems.invalid_request(
-            [{"detail": f"{n[:80]}: expected one of {', '.join(known)}", "parameter": n[:80]} for n in unknown]
-        )
     values: dict[str, Any] = dict(request.query_params)
     if "drop" in values:
         values["drop"] = request.query_params.getlist("drop")
@@ -185,7 +180,7 @@ def _parse(kind: type[M], values: Mapping[str, Any]) -> M:
         return kind.model_validate(values)
     except ValidationError as error:
         entries = error.errors(include_url=False)[: problems.MOST_FINDINGS]
-        raise problems.invalid_request([problems.finding("body", entry) for entry in entries]) from None
+        raise problems.invalid_request([problems.finding("body", entry, kind) for entry in entries]) from None
 
 
 def _options(asked: CorpusOptions) -> dict[str, Any]:

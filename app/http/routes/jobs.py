@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
-from fastapi import APIRouter, Header, Query, Request
+from fastapi import APIRouter, Depends, Header, Query, Request
 from pydantic import TypeAdapter, ValidationError
 from starlette.datastructures import UploadFile
 from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
 
 from phonechain.app.corpora import bundle
 from phonechain.app.http import pagination, uploads
-from phonechain.app.http.dependencies import DatabaseDep, OwnerDep, ServicesDep
+from phonechain.app.http.dependencies import DatabaseDep, OwnerDep, ServicesDep, check_query
 from phonechain.app.http.gateway import caller_id, owner_of, require_scope
 from phonechain.app.http.pagination import Cursor, Limit
 from phonechain.app.jobs import repository, results, submission
@@ -27,7 +27,7 @@ from phonechain.app.storage import references
 from phonechain.app.storage.tables import TERMINAL, Corpus
 from phonechain.app.storage.workspace import Workspace
 
-router = APIRouter(prefix="/jobs", tags=["jobs"])
+router = APIRouter(prefix="/jobs", tags=["jobs"], dependencies=[Depends(check_query)])
 
 _REQUEST: TypeAdapter[Any] = TypeAdapter(JobRequest)
 _UNKNOWN = refusals(404, 422, 503)
@@ -126,12 +126,16 @@ def _parse_request(body: Mapping[str, Any]) -> Any:
     try:
         return _REQUEST.validate_python(body)
     except ValidationError as error:
-        kinds = ("train", "label", "evaluate")
-        entries = [
-            {**entry, "loc": entry["loc"][1:] if entry["loc"][:1] and entry["loc"][0] in kinds else entry["loc"]}
-            for entry in error.errors(include_url=False)[: problems.MOST_FINDINGS]
-        ]
-        raise problems.invalid_request([problems.finding("body", entry) for entry in entries]) from None
+        found = []
+        for entry in error.errors(include_url=False)[: problems.MOST_FINDINGS]:
+            tagged = problems.finding("body", entry, JobRequest)
+            tag, place = entry["loc"][:1], "/".join(str(part) for part in entry["loc"])
+            if tag and tag[0] in get_args(Kind):  # of the union; it is no member of the body
+                inner = place.partition("/")[2]
+                tagged["pointer"] = f"#/{inner}" if inner else "#"
+                tagged["detail"] = tagged["detail"].replace(place, inner or "body", 1)
+            found.append(tagged)
+        raise problems.invalid_request(found) from None
 
 
 @router.get("", summary="Every job", response_model=JobPage, responses=refusals(422, 503))

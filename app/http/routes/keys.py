@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Depends
 from starlette.responses import Response
 
-from phonechain.app.http.dependencies import DatabaseDep, ServicesDep
+from phonechain.app.http.dependencies import DatabaseDep, ServicesDep, check_query
 from phonechain.app.schemas.keys import KeyList, KeyMade, NewKey
 from phonechain.app.schemas.problems import refusals
 from phonechain.app.storage import keys
 from phonechain.app.storage.ids import timestamp
 from phonechain.app.storage.tables import ApiKey
 
-router = APIRouter(prefix="/keys", tags=["keys"])
+router = APIRouter(prefix="/keys", tags=["keys"], dependencies=[Depends(check_query)])
 _PROBLEMS = refusals(422, 503)
 
 

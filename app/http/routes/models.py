@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Depends, Query, Request
 from starlette.datastructures import UploadFile
 from starlette.responses import FileResponse, JSONResponse, Response
 
 from phonechain.app.http import uploads
-from phonechain.app.http.dependencies import DatabaseDep, ServicesDep
+from phonechain.app.http.dependencies import DatabaseDep, ServicesDep, check_query
 from phonechain.app.models import repository
 from phonechain.app.models.catalog import model_files
 from phonechain.app.problems.errors import InvalidRequest, UnsupportedMediaType
@@ -21,8 +21,8 @@ from phonechain.app.storage.ids import timestamp
 from phonechain.app.storage.tables import Alias, ModelVersion
 from phonechain.app.storage.workspace import Workspace
 
-router = APIRouter(prefix="/models", tags=["models"])
-aliases = APIRouter(prefix="/aliases", tags=["models"])
+router = APIRouter(prefix="/models", tags=["models"], dependencies=[Depends(check_query)])
+aliases = APIRouter(prefix="/aliases", tags=["models"], dependencies=[Depends(check_query)])
 
 _UNKNOWN = refusals(404, 422, 503)
 _BINARY = {"schema": uploads.BINARY}

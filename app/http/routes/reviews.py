@@ -260,7 +260,7 @@ def _parts(form: FormData) -> tuple[UploadFile, UploadFile | None, UploadFile | 
         options = FileOptions.model_validate(fields)
     except ValidationError as error:
         entries = error.errors(include_url=False)[: problems.MOST_FINDINGS]
-        raise problems.invalid_request([problems.finding("body", entry) for entry in entries]) from None
+        raise problems.invalid_request([problems.finding("body", entry, FileOptions) for entry in entries]) from None
     return files["audio"], files.get("segments"), files.get("alignment"), options
 
 

@@ -56,7 +56,15 @@ def test_a_public_address_behind_a_translator_is_public() -> None:
         "http://[64:ff9b::7f00:1]/",
         "http://[64:ff9b::a9fe:a9fe]/",
         "http://[64:ff9b:1::808:808]/",
-        "http://[2002:7f00:1::]/",
+        "http://[2002:7f00:1::]/",  # 6to4
+        "http://[::7f00:1]/",  # IPv4-compatible
+        "http://[::ffff:0:7f00:1]/",  # translated (SIIT)
+        "http://[2606:4700::5efe:a00:1]/",  # ISATAP
+        "http://[2606:4700::200:5efe:a00:1]/",
+        "http://[2001:0:7f00:1::]/",  # Teredo
+        "http://[fc00::1]/",
+        "http://[ff02::1]/",
+        "http://[4000::1]/",
         "http://0.0.0.0/",
         "http://2130706433/",
         "http://0x7f.1/",
