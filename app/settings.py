@@ -166,6 +166,47 @@ class Settings(BaseSettings):
     max_jobs: int = _setting(
         1000, "jobs", "Most jobs that have not ended; further ones are answered 503.", ge=1, le=10**6
     )
+    max_key_jobs: int = _setting(
+        0,
+        "jobs",
+        "Most jobs of one API key that have not ended; further ones are answered 503. 0 sets no limit.",
+        ge=0,
+        le=10**6,
+    )
+    max_stored_bytes: ByteSize = _setting(
+        ByteSize(0),
+        "bytes",
+        "Most bytes that corpora, jobs, models and reviews may keep together; more is answered 507. 0 sets no limit.",
+        ge=0,
+        le=2**60,
+    )
+    max_key_bytes: ByteSize = _setting(
+        ByteSize(0), "bytes", "The same for what one API key has brought or made. 0 sets no limit.", ge=0, le=2**60
+    )
+    keep_jobs: float = _setting(
+        0.0,
+        "days",
+        "Days after its end at which a job is deleted, with the files that came with it; models stay. 0 keeps all.",
+        ge=0.0,
+        le=36_500.0,
+        allow_inf_nan=False,
+    )
+    keep_events: float = _setting(
+        30.0,
+        "days",
+        "Days after which the events of a job that has ended are deleted, but for its last. 0 keeps all.",
+        ge=0.0,
+        le=36_500.0,
+        allow_inf_nan=False,
+    )
+    keep_replays: float = _setting(
+        7.0,
+        "days",
+        "Days for which an Idempotency-Key is remembered. 0 keeps all.",
+        ge=0.0,
+        le=36_500.0,
+        allow_inf_nan=False,
+    )
     max_upload_bytes: ByteSize = _setting(
         ByteSize(4 * 2**30), "bytes", "Largest uploaded corpus or model file.", ge=1024, le=2**50
     )

@@ -11,7 +11,7 @@ from typing import Any
 
 from starlette.datastructures import UploadFile
 
-from phonechain.app.corpora import intake
+from phonechain.app.corpora import intake, repository
 from phonechain.app.http import uploads
 from phonechain.app.problems.errors import InvalidRequest
 from phonechain.app.settings import Settings
@@ -44,6 +44,7 @@ async def receive(
     else:
         digest, digests = await in_thread(pack, files, workspace)
     corpus = await in_thread(intake.from_archive, workspace, digest, "files of a job", options, caps, hidden=True)
+    corpus.bytes = await in_thread(repository.bytes_of, workspace, corpus)
     return corpus, digests
 
 

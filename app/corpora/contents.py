@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock
-
 from phonechain.app.corpora import manifest
 from phonechain.app.corpora.manifest import Line
 from phonechain.app.storage import archives
@@ -96,7 +94,7 @@ def unpack(workspace: Workspace, digest: str, caps: Caps = UNPACKED) -> Path:
     folder = workspace.corpus_folder(digest)
     if not folder.is_dir():
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(folder.with_name(f".{digest}.lock")):
+        with workspace.lock(digest):
             if not folder.is_dir():
                 archives.unpack(workspace.store.local(digest), folder, caps)
     return folder
@@ -127,7 +125,7 @@ def fetch(workspace: Workspace, url: str, fingerprint: str) -> Path:
     if folder.is_dir():
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(folder.with_name(f".{fingerprint}.lock")):
+    with workspace.lock(fingerprint):
         if folder.is_dir():
             return folder
         system, path, found, now = list_url(url)

@@ -7,10 +7,11 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
-from phonechain.app.http.gateway import owner_of
+from phonechain.app.http.gateway import caller_id, owner_of
 from phonechain.app.problems.documents import invalid_request
 from phonechain.app.problems.options import wrong_option
 from phonechain.app.services import Services
+from phonechain.app.storage import quotas
 from phonechain.app.storage.database import Database
 
 
@@ -51,6 +52,19 @@ async def check_query(request: Request) -> None:
 async def get_owner(request: Request) -> str | None:
     """The API key whose jobs and corpora the caller may see; None for everybody's."""
     return owner_of(request)
+
+
+async def check_quota(request: Request, services: Services) -> None:
+    """Raises QuotaExceeded where the caller may store nothing more: before its upload is read."""
+    settings = services.settings
+    if not settings.max_stored_bytes and not settings.max_key_bytes:
+        return
+
+    def check() -> None:
+        with services.workspace.db.read() as session:
+            quotas.check_bytes(session, settings, caller_id(request))
+
+    await asyncio.to_thread(check)
 
 
 ServicesDep = Annotated[Services, Depends(get_services)]

@@ -1,17 +1,36 @@
-"""What a killed process leaves behind: half-written files, run folders of jobs that have ended, blobs without rows."""
+"""What is removed by and by: rows whose time is over, and what a killed process leaves behind: half-written files, run
+folders of jobs that have ended, blobs without rows."""
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import time
 from pathlib import Path
 
+from phonechain.app.jobs import repository
+from phonechain.app.problems.errors import NoResult, UnknownJob
+from phonechain.app.settings import Settings
 from phonechain.app.storage import references
 from phonechain.app.storage.tables import TERMINAL, Job
 from phonechain.app.storage.workspace import Workspace
 
+DAY = 24 * 3600.0
 OLD = 24 * 3600.0
 """Seconds after which a half-written file is nobody's any more."""
+
+
+def retire(workspace: Workspace, settings: Settings) -> None:
+    """Forget jobs, events and Idempotency-Keys whose time is over, as the settings say."""
+    now, db = time.time(), workspace.db
+    if settings.keep_jobs:
+        for id in repository.ended_before(db, now - settings.keep_jobs * DAY):
+            with contextlib.suppress(UnknownJob, NoResult):  # another service was faster
+                references.drop(workspace, *repository.delete_job(db, id))
+    if settings.keep_events:
+        repository.forget_events(db, now - settings.keep_events * DAY)
+    if settings.keep_replays:
+        repository.forget_replays(db, now - settings.keep_replays * DAY)
 
 
 def sweep(workspace: Workspace) -> None:
@@ -22,7 +41,7 @@ def sweep(workspace: Workspace) -> None:
             job = session.get(Job, folder.name)
         if job is None or job.state in TERMINAL:
             shutil.rmtree(folder, ignore_errors=True)
-    for leftover in _leftovers(workspace):
+    for leftover in leftovers(workspace):
         try:
             if time.time() - leftover.stat().st_mtime > OLD:
                 shutil.rmtree(leftover, ignore_errors=True) if leftover.is_dir() else leftover.unlink(missing_ok=True)
@@ -31,12 +50,14 @@ def sweep(workspace: Workspace) -> None:
     references.collect(workspace)
 
 
-def _leftovers(workspace: Workspace) -> list[Path]:
+def leftovers(workspace: Workspace) -> list[Path]:
+    """What is being written now, or was when a process was killed."""
     cache = workspace.root / "cache"
     found = [
         *workspace.store.scratch().iterdir(),
         *cache.glob("corpora/.unpacking-*"),
         *cache.glob("corpora/.fetching-*"),
         *cache.glob("corpora/.removing-*"),
+        *cache.glob("corpora/.*.lock"),  # as versions up to 2026 left them
     ]
     return sorted(found)

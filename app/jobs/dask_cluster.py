@@ -9,6 +9,7 @@ PHONECHAIN_TLS_CA, PHONECHAIN_TLS_CERT and PHONECHAIN_TLS_KEY name.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,11 @@ if TYPE_CHECKING:
 
 CONNECT = 10.0
 """Seconds that a scheduler has to answer."""
+
+RENEW_IDLE = 30 * 24 * 3600.0
+RENEW = 300 * 24 * 3600.0
+"""Age in seconds at which the service's own worker processes are ended, without jobs and with: the next have certificates of
+their own. A certificate is good for 365 days, and unfinished jobs go on where they were."""
 
 PRELOAD = "phonechain.app.jobs.preload"
 """The module that workers load when they start."""
@@ -61,6 +67,7 @@ class DaskCluster:
         """Why the scheduler cannot be reached, as far as known."""
         self._client: Client | None = None
         self._local: LocalCluster | None = None
+        self._local_since = 0.0
 
     @property
     def connected(self) -> bool:
@@ -82,6 +89,7 @@ class DaskCluster:
             else:
                 if self._local is None:
                     self._local = start_local(self.settings, self.workspace.root / "workers")
+                    self._local_since = time.monotonic()
                     log.info("%d worker processes started", len(self._local.workers))
                 address, security = self._local.scheduler_address, self._local.security
             self._client = Client(address, security=security, timeout=CONNECT, set_as_default=False, name="phonechain")
@@ -130,6 +138,14 @@ class DaskCluster:
         futures: list[Future[Any]] = [Future(task_key(id), client=self._client) for id in ids]
         if futures:
             self._client.cancel(futures, force=True)
+
+    def renew(self, *, idle: bool) -> bool:
+        """End worker processes whose certificates are old; `connect` starts others. Whether that was done."""
+        if self._local is None or time.monotonic() - self._local_since < (RENEW_IDLE if idle else RENEW):
+            return False
+        log.info("worker processes end, so that the next have new certificates")
+        self.close()
+        return True
 
     def disconnect(self) -> None:
         """Close the connection; worker processes go on."""

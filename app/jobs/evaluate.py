@@ -63,4 +63,5 @@ def run(workspace: Workspace, job: Job) -> None:
 
 def _end(workspace: Workspace, job: Job, result: dict[str, object]) -> None:
     with workspace.db.write() as session:
-        repository.succeed(session, job.id, job.attempt, result)
+        size = workspace.store.size(str(result["blob"]))
+        repository.succeed(session, job.id, job.attempt, result, size)

@@ -76,7 +76,9 @@ def run_part(workspace: Workspace, id: str, number: int) -> None:
         made = Shard(
             job=id, number=number, blob=digest, utterances=len(lines), segments=part.segments, failed=len(part.errors)
         )
-        retry_database(repository.finish_shard, workspace.db, made, part.errors, spec["total"])
+        retry_database(
+            repository.finish_shard, workspace.db, made, part.errors, spec["total"], workspace.store.size(digest)
+        )
 
 
 def _label(job: Job, lines: Sequence[Line], files: Files, model: PhoneLabeler, still_wanted: Throttle) -> _Part:

@@ -90,6 +90,7 @@ class Reconciler:
         jobs = repository.unfinished(db)
         if time.monotonic() >= self._next_sweep:
             self._next_sweep = time.monotonic() + SWEEP
+            cleanup.retire(self.workspace, self.settings)
             cleanup.sweep(self.workspace)
         self._forget(self._submitted - {job.id for job in jobs})
         cancelling = any(job.state not in (QUEUED, RUNNING) for job in jobs)
@@ -97,6 +98,8 @@ class Reconciler:
             closed = repository.close_cancelled(db, GRACE)
             self._submitted -= set(closed)
             self.cluster.cancel(closed)
+        if self.cluster.renew(idle=not jobs):
+            self._submitted.clear()
         waiting = [job for job in jobs if job.state in (QUEUED, RUNNING)]
         if waiting or (self.settings.scheduler is not None and not self.cluster.connected):
             if not self.cluster.connected:

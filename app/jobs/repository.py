@@ -37,6 +37,7 @@ from phonechain.app.storage.tables import (
     Event,
     FileError,
     Job,
+    Replay,
     Shard,
 )
 
@@ -120,7 +121,7 @@ def add(session: Session, job: Job) -> Job:
     """A new job, queued."""
     job.state, job.event = QUEUED, 1
     job.stage = job.unit = job.message = ""
-    job.done = job.total = job.failed_files = job.attempt = job.submissions = job.stalls = 0
+    job.done = job.total = job.failed_files = job.attempt = job.submissions = job.stalls = job.bytes = 0
     job.metrics, job.created = {}, time.time()
     session.add(job)
     session.flush()
@@ -154,11 +155,6 @@ def page(
     with db.read() as session:
         found = list(session.scalars(query))
     return found[:limit], len(found) > limit
-
-
-def count_unfinished(session: Session) -> int:
-    """Jobs that have not ended."""
-    return session.scalar(select(func.count()).select_from(Job).where(Job.state.in_(UNFINISHED))) or 0
 
 
 def count_by_state(db: Database) -> dict[str, int]:
@@ -202,6 +198,30 @@ def delete_job(db: Database, id: str) -> list[str]:
             session.delete(corpus)
             blobs += corpora.blobs_of(corpus)
     return blobs
+
+
+def ended_before(db: Database, moment: float, limit: int = 1000) -> list[str]:
+    """Jobs that ended before a moment, the oldest first."""
+    query = select(Job.id).where(Job.state.in_(TERMINAL), Job.ended < moment).order_by(Job.id).limit(limit)
+    with db.read() as session:
+        return list(session.scalars(query))
+
+
+def forget_events(db: Database, moment: float) -> int:
+    """Delete the events before a moment of jobs that have ended, but for the last of each; how many."""
+    last = select(Job.id).where(Job.id == Event.job, Job.state.in_(TERMINAL), Job.event > Event.number).exists()
+    with db.write() as session:
+        gone = session.execute(
+            delete(Event).where(Event.at < moment, last).execution_options(synchronize_session=False)
+        )
+    return int(gone.rowcount)  # type: ignore[attr-defined]
+
+
+def forget_replays(db: Database, moment: float) -> int:
+    """Delete Idempotency-Keys that came before a moment; how many."""
+    with db.write() as session:
+        gone = session.execute(delete(Replay).where(Replay.at < moment))
+    return int(gone.rowcount)  # type: ignore[attr-defined]
 
 
 def _used(session: Session, corpus: str) -> bool:
@@ -343,8 +363,8 @@ def note_errors(db: Database, id: str, attempt: int, rows: Sequence[FileError]) 
         wanted(db, id, attempt)
 
 
-def finish_shard(db: Database, shard: Shard, errors: Sequence[FileError], total: int) -> bool:
-    """Keep a part's answers, its errors and the progress they make, once; False where that was done before.
+def finish_shard(db: Database, shard: Shard, errors: Sequence[FileError], total: int, size: int) -> bool:
+    """Keep a part's answers of `size` bytes, its errors and the progress they make, once; False where that was done before.
 
     Raises:
         Cancelled, Fenced.
@@ -354,7 +374,7 @@ def finish_shard(db: Database, shard: Shard, errors: Sequence[FileError], total:
         where = [Job.id == shard.job, Job.state == RUNNING]
         done = {
             "done": Job.done + shard.utterances,
-            "failed_files": Job.failed_files + shard.failed,
+            "failed_files": Job.failed_files + shard.failed, "bytes": Job.bytes + size,
             "total": total, "unit": "utterances", "stage": "label", "stalls": 0,
         }  # fmt: skip
         job = _change(session, where, done, "progress")
@@ -375,12 +395,20 @@ def shard_done(db: Database, id: str, number: int) -> bool:
         return session.get(Shard, (id, number)) is not None
 
 
-def succeed(session: Session, id: str, attempt: int | None, result: dict[str, Any]) -> None:
-    """End a job with its result, in the caller's transaction. Raises Fenced."""
+def succeed(session: Session, id: str, attempt: int | None, result: dict[str, Any], size: int = 0) -> None:
+    """End a job with its result, a blob of `size` bytes that no other row names, in the caller's transaction. Raises Fenced."""
     where = [Job.id == id, Job.state.in_((RUNNING, QUEUED) if attempt is None else (RUNNING,))]
     if attempt is not None:
         where.append(Job.attempt == attempt)
-    if _change(session, where, {"state": SUCCEEDED, "result": result, "message": "", **_ended()}, "state") is None:
+    if (
+        _change(
+            session,
+            where,
+            {"state": SUCCEEDED, "result": result, "message": "", "bytes": Job.bytes + size, **_ended()},
+            "state",
+        )
+        is None
+    ):
         raise Fenced
 
 

@@ -15,9 +15,10 @@ from phonechain.app.corpora import repository as corpora
 from phonechain.app.corpora import splits
 from phonechain.app.jobs import repository, train, webhooks
 from phonechain.app.models.catalog import ModelCatalog
-from phonechain.app.problems.errors import InvalidRequest, JobGone, KeyReused, Overloaded
+from phonechain.app.problems.errors import InvalidRequest, JobGone, KeyReused
 from phonechain.app.schemas.jobs import EvaluateJob, LabelJob, TrainJob
 from phonechain.app.settings import Settings
+from phonechain.app.storage import quotas
 from phonechain.app.storage.database import Database
 from phonechain.app.storage.ids import new_id
 from phonechain.app.storage.tables import Corpus, Job, Replay
@@ -132,7 +133,7 @@ def create(
     the model's file until the job's row names it.
 
     Raises:
-        UnknownCorpus, UnknownModel, KeyReused, JobGone, InvalidRequest, WebhookRefused, Overloaded.
+        UnknownCorpus, UnknownModel, KeyReused, JobGone, InvalidRequest, WebhookRefused, Overloaded, QuotaExceeded.
     """
     with db.read() as session:
         if key is not None and (known := _find_replay(session, key)) is not None:
@@ -144,7 +145,8 @@ def create(
     job = Job(id=new_id(), kind=asked.kind, spec=spec, webhook=asked.webhook, owner=submitter.id)
     try:
         with db.write() as session:
-            _refuse_if_full(session, settings)
+            quotas.check_jobs(session, settings, submitter.id)
+            quotas.check_bytes(session, settings, submitter.id, corpus.bytes if corpus is not None else 0)
             if corpus is not None:
                 corpus.owner = submitter.id
                 session.add(corpus)
@@ -159,15 +161,6 @@ def create(
                 return known
         raise
     return Answer(body, False)
-
-
-def _refuse_if_full(session: Session, settings: Settings) -> None:
-    waiting = repository.count_unfinished(session)
-    if waiting >= settings.max_jobs:
-        raise Overloaded(
-            f"too many jobs: {waiting} have not ended (limit {settings.max_jobs})",
-            retry_after=max(10, settings.retry_after), value=waiting, limit=settings.max_jobs,
-        )  # fmt: skip
 
 
 def _find_replay(session: Session, key: Key) -> Answer | None:

@@ -128,7 +128,7 @@ def _score(
 def _succeed(workspace: Workspace, job: Job, labeler: PhoneLabeler, path: Path, kept: dict[str, str]) -> None:
     """Add the model as a version and end the job, both or neither. Raises Fenced, StorageFull."""
     digest = workspace.store.put(path)
-    row = versions.make_row(labeler, job.spec["name"], digest, path.stat().st_size, job.id)
+    row = versions.make_row(labeler, job.spec["name"], digest, path.stat().st_size, job.id, job.owner)
     result = {"name": row.name, "version": row.version, "blob": digest, "metrics": labeler.metrics_, **kept}
     if labeler.start_:  # what the training began with, where that is worth a word
         result["start"] = labeler.start_

@@ -10,6 +10,8 @@ from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
 from phonechain.app.problems.errors import InvalidRequest, ModelExists, ModelInUse, UnknownModel
+from phonechain.app.settings import Settings
+from phonechain.app.storage import quotas
 from phonechain.app.storage.database import Database
 from phonechain.app.storage.tables import UNFINISHED, Alias, Job, ModelVersion
 from phonechain.app.storage.workspace import Workspace
@@ -30,27 +32,34 @@ def check_name(name: str, pointer: str = "name") -> str:
     return name
 
 
-def store_upload(workspace: Workspace, path: Path, name: str | None) -> ModelVersion:
-    """Store an uploaded model file, under `name` or the name on its card.
+def store_upload(
+    workspace: Workspace, settings: Settings, path: Path, name: str | None, owner: str = ""
+) -> ModelVersion:
+    """Store an uploaded model file of the key `owner`, under `name` or the name on its card.
 
     Raises:
-        ModelFileError, InvalidRequest, ModelExists, StorageFull.
+        ModelFileError, InvalidRequest, ModelExists, StorageFull, QuotaExceeded.
     """
     from phonechain.model.labeler import PhoneLabeler
 
     labeler = PhoneLabeler.load(path, name="the uploaded file")
     known = check_name(name if name else str(labeler.card_.get("name") or ""))
-    row = make_row(labeler, known, workspace.store.put(path), path.stat().st_size)
+    row = make_row(labeler, known, workspace.store.put(path), path.stat().st_size, owner=owner)
     with workspace.db.write() as session:
         if session.get(ModelVersion, (row.name, row.version)) is not None:
             raise ModelExists(f"model version {row.name}@{row.version} already exists", value=row.version)
+        quotas.check_bytes(session, settings, owner, row.size)
         session.add(row)
     return row
 
 
-def make_row(labeler: PhoneLabeler, name: str, digest: str, size: int, job: str | None = None) -> ModelVersion:
+def make_row(
+    labeler: PhoneLabeler, name: str, digest: str, size: int, job: str | None = None, owner: str = ""
+) -> ModelVersion:
     """The row of a model whose file is the blob `digest`."""
-    return ModelVersion(name=name, version=labeler.version_, blob=digest, size=size, card=dict(labeler.card_), job=job)
+    return ModelVersion(
+        name=name, version=labeler.version_, blob=digest, size=size, card=dict(labeler.card_), job=job, owner=owner
+    )
 
 
 def find(session: Session, wanted: str) -> ModelVersion | None:

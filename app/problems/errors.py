@@ -86,6 +86,10 @@ class StorageFull(ServiceError):
     slug = "storage-full"
 
 
+class QuotaExceeded(ServiceError):
+    slug = "storage-quota"
+
+
 class UnknownCorpus(ServiceError):
     slug = "corpus-unknown"
 

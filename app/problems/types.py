@@ -358,6 +358,13 @@ TYPES: dict[str, ProblemType] = {
             "The service's disk is full. What was finished is kept. Free some space, then repeat the request.",
         ),
         ProblemType(
+            "storage-quota",
+            507,
+            "Too much is stored",
+            "With this, the key or the service would store more than `limit` bytes. Delete jobs, corpora, models or reviews, or "
+            "raise PHONECHAIN_MAX_KEY_BYTES or PHONECHAIN_MAX_STORED_BYTES.",
+        ),
+        ProblemType(
             "key-missing",
             401,
             "A key is needed",

@@ -20,7 +20,8 @@ from phonechain.app.problems.errors import InvalidOperation, ReviewConflict, Unk
 from phonechain.app.reviews import edits, intake
 from phonechain.app.reviews.edits import Change, ReviewSegment, Sheet
 from phonechain.app.reviews.tables import Review, ReviewFile, ReviewOperation
-from phonechain.app.storage import references
+from phonechain.app.settings import Settings
+from phonechain.app.storage import quotas, references
 from phonechain.app.storage.ids import new_id
 from phonechain.app.storage.workspace import Workspace
 
@@ -51,15 +52,22 @@ class Reviews:
         self._sheets: OrderedDict[tuple[str, int], tuple[int, Sheet]] = OrderedDict()
         self._lock = threading.Lock()
 
-    def create(self, name: str) -> Review:
-        """A review without files."""
-        row = Review(id=new_id(), name=name, revision=0, created=time.time(), changed=time.time())
+    def create(self, name: str, owner: str = "") -> Review:
+        """A review without files, of the key `owner`."""
+        row = Review(id=new_id(), name=name, owner=owner, revision=0, created=time.time(), changed=time.time())
         with self.workspace.db.write() as session:
             session.add(row)
         return row
 
-    def page(self, limit: int, before: str | None) -> list[tuple[Review, int, int]]:
-        """Up to `limit` reviews, the newest first, each with the number of its files and of their segments."""
+    def check_owner(self, id: str, owner: str) -> None:
+        """Raises UnknownReview where the review is not the key's: the same answer, so that who asks learns nothing."""
+        with self.workspace.db.read() as session:
+            if _known(session, id).owner != owner:
+                raise _unknown(id)
+
+    def page(self, limit: int, before: str | None, owner: str | None = None) -> list[tuple[Review, int, int]]:
+        """Up to `limit` reviews, of the key `owner` if given, the newest first, each with the number of its files and of
+        their segments."""
         query = (
             select(Review, func.count(ReviewFile.number), func.coalesce(func.sum(ReviewFile.segments), 0))
             .outerjoin(ReviewFile, ReviewFile.review == Review.id)
@@ -67,6 +75,8 @@ class Reviews:
             .order_by(Review.id.desc())
             .limit(limit)
         )
+        if owner is not None:
+            query = query.where(Review.owner == owner)
         with self.workspace.db.read() as session:
             found = session.execute(query if before is None else query.where(Review.id < before))
             return [(row, int(files), int(segments)) for row, files, segments in found]
@@ -83,10 +93,13 @@ class Reviews:
         with self.workspace.db.read() as session:
             return _known_file(session, id, number)
 
-    def add_file(self, id: str, row: ReviewFile) -> ReviewFile:
-        """Add a file; it gets the next number. Raises UnknownReview, InvalidOperation."""
+    def add_file(self, id: str, row: ReviewFile, settings: Settings | None = None) -> ReviewFile:
+        """Add a file; it gets the next number. Raises UnknownReview, InvalidOperation, QuotaExceeded."""
+        row.bytes = sum(self.workspace.store.size(digest) for digest in set(blobs_of(row)))
         with self.workspace.db.write() as session:
             review = _known(session, id)
+            if settings is not None:
+                quotas.check_bytes(session, settings, review.owner, row.bytes)
             last = session.scalar(select(func.max(ReviewFile.number)).where(ReviewFile.review == id))
             row.review, row.number = id, 0 if last is None else last + 1
             if row.number >= MAX_FILES:

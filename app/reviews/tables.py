@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from sqlalchemy import JSON, Double, ForeignKey, Integer, String, Text
+from sqlalchemy import JSON, BigInteger, Double, ForeignKey, Index, Integer, String, Text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from phonechain.app.storage.tables import Base
@@ -19,8 +19,12 @@ class Review(Base):
     id: Mapped[str] = mapped_column(String(40), primary_key=True)
     name: Mapped[str] = mapped_column(String(200))
     revision: Mapped[int] = mapped_column(Integer, default=0)
+    owner: Mapped[str] = mapped_column(String(40), default="")
+    """The API key that began it; empty where no keys were in use."""
     created: Mapped[float] = mapped_column(Double, default=time.time)
     changed: Mapped[float] = mapped_column(Double, default=time.time)
+
+    __table_args__ = (Index(None, "owner", "id"),)
 
 
 class ReviewFile(Base):
@@ -49,6 +53,7 @@ class ReviewFile(Base):
     duration: Mapped[float] = mapped_column(Double)
     original_rate: Mapped[int | None] = mapped_column(Integer)
     segments: Mapped[int] = mapped_column(Integer)
+    bytes: Mapped[int] = mapped_column(BigInteger, default=0)
     model: Mapped[dict[str, Any]] = mapped_column(JSON)
     warnings: Mapped[list[dict[str, Any]]] = mapped_column(JSON)
     created: Mapped[float] = mapped_column(Double, default=time.time)

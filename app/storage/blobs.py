@@ -123,6 +123,12 @@ class Store:
             return self.path(digest).exists()
         return bool(self._remote.exists(f"{self._prefix}/{_checked(digest)[:2]}/{digest}"))
 
+    def size(self, digest: str) -> int:
+        """Bytes of a blob. Raises FileNotFoundError."""
+        if self.folder is not None:
+            return self.path(digest).stat().st_size
+        return int(self._remote.size(f"{self._prefix}/{_checked(digest)[:2]}/{digest}"))
+
     def local(self, digest: str) -> Path:
         """The blob as a file of this machine, for reading only.
 

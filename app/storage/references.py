@@ -112,18 +112,24 @@ def collect(workspace: Workspace) -> int:
     folders = (path.name for path in workspace.corpus_folder("x").parent.glob("[0-9a-f]*") if path.is_dir())
     found = {*workspace.store.digests(), *folders}
     with workspace.db.read() as session:
-        spare = found - _all_needed(session)
+        spare = found - named(session) - held(session)
     return sum(_remove(workspace, digest, None) for digest in sorted(spare))
 
 
-def _all_needed(session: Session) -> set[str]:
+def held(session: Session) -> set[str]:
+    """Blobs that somebody is about to name in a row; they may not be there yet."""
+    return set(session.scalars(select(Hold.digest)))
+
+
+def named(session: Session) -> set[str]:
+    """Every blob that a row names."""
     columns = (
-        Hold.digest, Corpus.location, Corpus.manifest, Corpus.options["fingerprint"].as_string(), ModelVersion.blob,
+        Corpus.location, Corpus.manifest, Corpus.options["fingerprint"].as_string(), ModelVersion.blob,
         Shard.blob, *(Job.result[name].as_string() for name in RESULT_BLOBS),
         *REVIEW_BLOBS,
     )  # fmt: skip
-    named = {digest for column in columns for digest in session.scalars(select(column)) if digest}
-    return named | _of_unfinished(session)
+    found = {digest for column in columns for digest in session.scalars(select(column)) if digest}
+    return found | _of_unfinished(session)
 
 
 def _of_unfinished(session: Session) -> set[str]:

@@ -79,6 +79,8 @@ class Corpus(Base):
     """Made of files that came with one job: not listed."""
     owner: Mapped[str] = mapped_column(String(40), default="")
     """The API key that brought it; empty where no keys were in use."""
+    bytes: Mapped[int] = mapped_column(BigInteger, default=0)
+    """What its files take: the archive, what was unpacked or fetched, the list of utterances."""
     created: Mapped[float] = mapped_column(Double, default=time.time)
 
     __table_args__ = (Index(None, "owner", "id"),)
@@ -95,6 +97,8 @@ class ModelVersion(Base):
     size: Mapped[int] = mapped_column(BigInteger)
     card: Mapped[dict[str, Any]] = mapped_column(JSON)
     job: Mapped[str | None] = mapped_column(String(40))
+    owner: Mapped[str] = mapped_column(String(40), default="")
+    """The API key that uploaded or trained it; empty where no keys were in use."""
     created: Mapped[float] = mapped_column(Double, default=time.time)
 
 
@@ -135,6 +139,8 @@ class Job(Base):
     message: Mapped[str] = mapped_column(Text, default="")
     metrics: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
     failed_files: Mapped[int] = mapped_column(Integer, default=0)
+    bytes: Mapped[int] = mapped_column(BigInteger, default=0)
+    """What its answers take; a model that it makes counts for itself."""
     error: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     result: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     event: Mapped[int] = mapped_column(Integer, default=0)

@@ -9,6 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock
+
 from phonechain.app.settings import PREFIX, Settings
 from phonechain.app.storage.blobs import Store
 from phonechain.app.storage.database import Database, shared
@@ -63,6 +65,12 @@ class Workspace:
     def corpus_folder(self, digest: str) -> Path:
         """Where the files of an archive or a URL lie, unpacked or fetched."""
         return self.root / "cache" / "corpora" / digest
+
+    def lock(self, digest: str) -> FileLock:
+        """One process at a time for a digest. There are 256 locks, so that no file is left for each digest."""
+        folder = self.root / "cache" / "locks"
+        folder.mkdir(parents=True, exist_ok=True)
+        return FileLock(folder / digest[:2])
 
     def run_folder(self, job: str) -> Path:
         """Where a training job keeps its checkpoint."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
@@ -14,7 +13,7 @@ from starlette.responses import JSONResponse, Response
 
 from phonechain.app.corpora import bundle, intake, repository
 from phonechain.app.http import pagination, uploads
-from phonechain.app.http.dependencies import DatabaseDep, OwnerDep, ServicesDep, check_query
+from phonechain.app.http.dependencies import DatabaseDep, OwnerDep, ServicesDep, check_query, check_quota
 from phonechain.app.http.gateway import caller_id
 from phonechain.app.http.pagination import Cursor, Limit
 from phonechain.app.problems import documents as problems
@@ -23,9 +22,8 @@ from phonechain.app.schemas.corpora import CorpusOptions, CorpusOut, CorpusPage,
 from phonechain.app.schemas.problems import refusals
 from phonechain.app.services import Services
 from phonechain.app.settings import Settings
-from phonechain.app.storage import references
+from phonechain.app.storage import quotas, references
 from phonechain.app.storage.archives import Caps
-from phonechain.app.storage.database import Database
 from phonechain.app.storage.ids import timestamp
 from phonechain.app.storage.references import Keeping
 from phonechain.app.storage.tables import UNFINISHED, Corpus, Job
@@ -114,9 +112,10 @@ async def create(request: Request, services: ServicesDep, db: DatabaseDep) -> JS
     a line.
     """
     async with references.keeping_async(services.workspace) as keeping:
+        await check_quota(request, services)
         corpus = await _receive(request, services, keeping)
         corpus.owner = caller_id(request)
-        body = await asyncio.to_thread(_add, db, corpus)
+        body = await services.take_in(_add, keeping.workspace, services.settings, corpus)
     return JSONResponse(body, 201, {"Location": f"/corpora/{corpus.id}"})
 
 
@@ -205,8 +204,10 @@ def _unpack(workspace: Workspace, settings: Settings, digest: str, asked: Corpus
     return intake.from_archive(workspace, digest, asked.name, _options(asked), caps)
 
 
-def _add(db: Database, corpus: Corpus) -> dict[str, Any]:
-    with db.write() as session:
+def _add(workspace: Workspace, settings: Settings, corpus: Corpus) -> dict[str, Any]:
+    corpus.bytes = repository.bytes_of(workspace, corpus)
+    with workspace.db.write() as session:
+        quotas.check_bytes(session, settings, corpus.owner, corpus.bytes)
         session.add(corpus)
         session.flush()
         return corpus_to_json(corpus)

@@ -13,7 +13,7 @@ from starlette.responses import FileResponse, JSONResponse, Response, StreamingR
 
 from phonechain.app.corpora import bundle
 from phonechain.app.http import pagination, uploads
-from phonechain.app.http.dependencies import DatabaseDep, OwnerDep, ServicesDep, check_query
+from phonechain.app.http.dependencies import DatabaseDep, OwnerDep, ServicesDep, check_query, check_quota
 from phonechain.app.http.gateway import caller_id, owner_of, require_scope
 from phonechain.app.http.pagination import Cursor, Limit
 from phonechain.app.jobs import repository, results, submission
@@ -71,6 +71,8 @@ async def create(
 ) -> JSONResponse:  # fmt: skip
     """The answer comes at once; follow `Location`, or the events. Files may come with the request, as a form."""
     async with references.keeping_async(services.workspace) as keeping:
+        if request.state.media_type == "multipart/form-data":
+            await check_quota(request, services)
         body, corpus, digests = await _receive(request, services, keeping.workspace)
         asked = _parse_request(body)
         if asked.kind == "train":

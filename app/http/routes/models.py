@@ -10,7 +10,8 @@ from starlette.datastructures import UploadFile
 from starlette.responses import FileResponse, JSONResponse, Response
 
 from phonechain.app.http import uploads
-from phonechain.app.http.dependencies import DatabaseDep, ServicesDep, check_query
+from phonechain.app.http.dependencies import DatabaseDep, ServicesDep, check_query, check_quota
+from phonechain.app.http.gateway import caller_id
 from phonechain.app.models import repository
 from phonechain.app.models.catalog import model_files
 from phonechain.app.problems.errors import InvalidRequest, UnsupportedMediaType
@@ -108,10 +109,13 @@ async def upload(
 ) -> JSONResponse:  # fmt: skip
     """A `.safetensors` of this program; nothing else is read, and pickles never are."""
     limit = services.settings.max_upload_bytes
+    await check_quota(request, services)
     async with references.keeping_async(services.workspace) as keeping:
         digest = await _receive(request, keeping.workspace, limit)
         path = await asyncio.to_thread(keeping.workspace.store.local, digest)
-        row = await services.take_in(repository.store_upload, keeping.workspace, path, name)
+        row = await services.take_in(
+            repository.store_upload, keeping.workspace, services.settings, path, name, caller_id(request)
+        )
     services.models.forget()
     return JSONResponse(_detail(row), 201, {"Location": f"/models/{row.name}@{row.version}"})
 

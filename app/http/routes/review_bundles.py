@@ -10,7 +10,7 @@ from urllib.parse import quote
 from fastapi import APIRouter, Query, Request
 from starlette.responses import JSONResponse, Response
 
-from phonechain.app.corpora import intake
+from phonechain.app.corpora import intake, repository
 from phonechain.app.http.dependencies import DatabaseDep, ServicesDep
 from phonechain.app.http.gateway import caller_id
 from phonechain.app.http.routes.corpora import corpus_to_json
@@ -20,7 +20,7 @@ from phonechain.app.reviews.bundle import write_zip
 from phonechain.app.schemas.corpora import CorpusOptions, CorpusOut
 from phonechain.app.schemas.problems import refusals
 from phonechain.app.schemas.reviews import NextFiles, ReviewTrainings
-from phonechain.app.storage import references
+from phonechain.app.storage import quotas, references
 from phonechain.app.storage.archives import Caps
 
 router = APIRouter(prefix="/reviews", tags=["reviews"])
@@ -69,7 +69,9 @@ async def corpus(
             caps = Caps(settings.max_archive_files, settings.max_archive_bytes)
             row = intake.from_archive(keeping.workspace, out.digest, asked.name, options, caps)
             row.owner = caller_id(request)
+            row.bytes = repository.bytes_of(keeping.workspace, row)
             with db.write() as session:
+                quotas.check_bytes(session, settings, row.owner, row.bytes)
                 session.add(row)
                 session.flush()
                 return corpus_to_json(row)

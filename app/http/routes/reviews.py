@@ -13,7 +13,7 @@ from starlette.datastructures import FormData, UploadFile
 from starlette.responses import FileResponse, JSONResponse, Response
 
 from phonechain.app.http import pagination, uploads
-from phonechain.app.http.dependencies import DatabaseDep, ServicesDep
+from phonechain.app.http.dependencies import DatabaseDep, OwnerDep, ServicesDep, check_quota
 from phonechain.app.http.gateway import caller_id
 from phonechain.app.http.pagination import Cursor, Limit
 from phonechain.app.labelling import conversion, pipeline
@@ -47,11 +47,14 @@ _FOREVER = {"Cache-Control": "private, max-age=31536000, immutable"}
 _BINARY: dict[int | str, dict[str, Any]] = {200: {"content": {"application/octet-stream": {}}}}
 
 
-async def _reviews(request: Request, services: ServicesDep, db: DatabaseDep) -> Reviews:
+async def _reviews(request: Request, services: ServicesDep, db: DatabaseDep, owner: OwnerDep) -> Reviews:
+    """The reviews; those of other keys are not there. Raises UnknownReview."""
     state = request.app.state
     if getattr(state, "reviews", None) is None:
         state.reviews = Reviews(services.workspace)
     reviews: Reviews = state.reviews
+    if owner is not None and (id := request.path_params.get("id")) is not None:
+        await asyncio.to_thread(reviews.check_owner, id, owner)
     return reviews
 
 
@@ -59,11 +62,11 @@ ReviewsDep = Annotated[Reviews, Depends(_reviews)]
 
 
 @router.post("", summary="Begin a review", status_code=201, response_model=ReviewOut, responses=refusals(400, 422, 503))
-async def create(asked: NewReview, reviews: ReviewsDep) -> JSONResponse:
+async def create(asked: NewReview, request: Request, reviews: ReviewsDep) -> JSONResponse:
     """Files are added to it one by one: `POST /reviews/{id}/files`."""
 
     def made() -> Review:
-        return reviews.create(asked.name)
+        return reviews.create(asked.name, caller_id(request))
 
     row = await asyncio.to_thread(made)
     return JSONResponse(
@@ -72,12 +75,12 @@ async def create(asked: NewReview, reviews: ReviewsDep) -> JSONResponse:
 
 
 @router.get("", summary="Every review", response_model=ReviewPage, responses=_UNKNOWN)
-async def index(reviews: ReviewsDep, limit: Limit = 50, cursor: Cursor = None) -> dict[str, Any]:
-    """The newest first."""
+async def index(reviews: ReviewsDep, owner: OwnerDep, limit: Limit = 50, cursor: Cursor = None) -> dict[str, Any]:
+    """The newest first: those of the caller's key, or all with the scope admin."""
     before = pagination.decode_cursor(cursor)
 
     def found() -> list[tuple[Review, int, int]]:
-        return reviews.page(limit + 1, before)
+        return reviews.page(limit + 1, before, owner)
 
     rows = await asyncio.to_thread(found)
     return {
@@ -160,6 +163,7 @@ async def add_file(
     workspace, settings, models = services.workspace, services.settings, services.models
     batcher, metrics = services.batcher, services.metrics
     batcher.refuse_if_full()
+    await check_quota(request, services)
     if (kind := request.state.media_type) != "multipart/form-data":
         got = kind[:80] or "none"
         raise UnsupportedMediaType(f"expected the media type multipart/form-data, got {got}", value=got)
@@ -233,7 +237,7 @@ async def add_file(
                 model={"name": entry.name, "version": entry.version},
                 warnings=[notice.as_dict() for notice in ready.notices],
             )
-            return documents.file_document(reviews.add_file(id, row))
+            return documents.file_document(reviews.add_file(id, row, settings))
 
         body = await asyncio.to_thread(added)
     return JSONResponse(body, 201, {"Location": f"/reviews/{id}/files/{body['number']}"})

@@ -97,7 +97,7 @@ def test_parts_are_counted_once_however_many_finish_them(database: Database) -> 
         barrier.wait()
         part = repository.Shard(job=job.id, number=number % 4, blob="0" * 64, utterances=10, segments=5, failed=1)
         error = repository.FileError(job=job.id, index=number % 4, utterance="u", type="t", detail="d")
-        outcomes.append(repository.finish_shard(database, part, [error], 40))
+        outcomes.append(repository.finish_shard(database, part, [error], 40, 7))
 
     threads = [threading.Thread(target=run, args=(n,)) for n in range(8)]
     for t in threads:
@@ -119,7 +119,7 @@ def test_a_cancelled_job_takes_no_more_parts(database: Database) -> None:
     assert repository.cancel(database, job.id).state == "cancelling"
     part = repository.Shard(job=job.id, number=0, blob="0" * 64, utterances=10, segments=5, failed=0)
     with pytest.raises(repository.Cancelled):
-        repository.finish_shard(database, part, [], 40)
+        repository.finish_shard(database, part, [], 40, 7)
     assert repository.close_cancelled(database, 0.0) == [job.id]
     assert repository.get(database, job.id).state == "cancelled"
     assert repository.shards(database, job.id) == []
