@@ -9,9 +9,6 @@ goes to the very address that was checked, and follows no redirect.
 
 from __future__ import annotations
 
-import base64
-import binascii
-import contextlib
 import ipaddress
 import json
 import logging
@@ -27,6 +24,7 @@ import httpx
 from sqlalchemy import select, update
 from standardwebhooks import Webhook
 
+from phonechain.app.client.webhooks import secret_bytes
 from phonechain.app.jobs import repository
 from phonechain.app.problems.errors import WebhookRefused
 from phonechain.app.storage.database import Database
@@ -136,15 +134,6 @@ def _public(address: str) -> bool:
 
 def _refused(wanted: str, url: str) -> WebhookRefused:
     return WebhookRefused(f"expected {wanted}, got {url[:120]!r}", pointer="webhook", value=url[:120])
-
-
-def secret_bytes(secret: str) -> bytes:
-    """The key of a secret: base64 behind `whsec_`, else its text."""
-    if secret.startswith("whsec_"):
-        with contextlib.suppress(binascii.Error, ValueError):
-            if key := base64.b64decode(secret.removeprefix("whsec_"), validate=True):
-                return key
-    return secret.encode()
 
 
 def sign(secret: str | None, id: str, moment: int, body: bytes) -> dict[str, str]:

@@ -1,0 +1,204 @@
+"""The client that waits for each answer. `calls.py` has what it asks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import httpx
+
+from phonechain.app.client import calls
+from phonechain.app.client.calls import Answers, Call, EventParser, Following, RemoteError, Unreachable
+from phonechain.features.files import write_whole
+
+T = TypeVar("T")
+
+
+class Client:
+    """Requests to one service. Raises RemoteError for what it refuses, Unreachable where nobody answers.
+
+    Args:
+        url: the service's address, such as `http://127.0.0.1:8000`.
+        key: an API key, where the service asks for one.
+        timeout: seconds to wait for an answer.
+        http: a client of httpx to use instead, with its own base URL.
+    """
+
+    def __init__(
+        self, url: str, *, key: str | None = None, timeout: float = 60.0, http: httpx.Client | None = None
+    ) -> None:
+        self.http = http if http is not None else httpx.Client(base_url=url, timeout=timeout)
+        if key:
+            self.http.headers["Authorization"] = f"Bearer {key}"
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.http.close()
+
+    # ---------------------------------------------------------------------------------------------------- one recording
+
+    def classify(
+        self, audio: str | Path | bytes, segments: str | Path | bytes | Sequence[Mapping[str, Any]], **options: Any
+    ) -> dict[str, Any]:
+        """The label of every segment with its posterior. `segments` is an annotation file, or a list of objects with `start`,
+        `end` (seconds) and perhaps `label`; `options` are those of `POST /classify`: model, n_best, tier and others."""
+        answer = self._run(calls.form("/classify", {"audio": audio, "segments": segments}, options))
+        return dict(answer.json())
+
+    def annotate(
+        self, audio: str | Path | bytes, segments: str | Path | bytes | Sequence[Mapping[str, Any]], format: str = "textgrid",
+        **options: Any,
+    ) -> bytes:  # fmt: skip
+        """The same as an annotation file of a format, such as `textgrid` or `eaf`."""
+        options = {**options, "format": format}
+        answer = self._run(calls.form("/classify", {"audio": audio, "segments": segments}, options))
+        return answer.content
+
+    def align(self, audio: str | Path | bytes, transcript: str | Path | bytes, **options: Any) -> dict[str, Any]:
+        """The words and phones of a transcript with their boundaries. `transcript` is a file, or its bytes; `options` are
+        those of `POST /align`."""
+        answer = self._run(calls.form("/align", {"audio": audio, "transcript": transcript}, options))
+        return dict(answer.json())
+
+    # ---------------------------------------------------------------------------------------------------------- corpora
+
+    def upload_corpus(self, archive: str | Path, **options: Any) -> dict[str, Any]:
+        """Send a zip or tar; `options` are those of the service: name, tier, table and others."""
+        return self._run(calls.upload("/corpora", archive, options))
+
+    def register_corpus(self, **place: Any) -> dict[str, Any]:
+        """A `folder` or `url` that the service allows."""
+        return self._run(calls.ask_json("POST", "/corpora", again=False, json=place))
+
+    def list_corpora(self) -> Iterator[dict[str, Any]]:
+        """Every corpus, the newest first."""
+        return self._pages("/corpora", "corpora", {})
+
+    def delete_corpus(self, id: str) -> None:
+        """Forget a corpus."""
+        self._run(calls.ask(Call("DELETE", f"/corpora/{id}"), again=True), check=True)
+
+    # ------------------------------------------------------------------------------------------------------------- jobs
+
+    def start(self, *, idempotency_key: str | None = None, **asked: Any) -> dict[str, Any]:
+        """Start a job: `kind`, `corpus` and the options of its kind. Requests with the same key start it once."""
+        return self._run(calls.start(asked, idempotency_key))
+
+    def job(self, id: str) -> dict[str, Any]:
+        """A job as it is now."""
+        return self._run(calls.ask_json("GET", f"/jobs/{id}"))
+
+    def list_jobs(self, **filters: Any) -> Iterator[dict[str, Any]]:
+        """Jobs, the newest first; `state` and `kind` filter."""
+        return self._pages("/jobs", "jobs", filters)
+
+    def errors(self, id: str) -> Iterator[dict[str, Any]]:
+        """The files of a job that could not be used."""
+        return self._pages(f"/jobs/{id}/errors", "errors", {})
+
+    def cancel(self, id: str) -> dict[str, Any]:
+        """Ask a job to end."""
+        return self._run(calls.ask_json("POST", f"/jobs/{id}/cancel"))
+
+    def delete_job(self, id: str) -> None:
+        """Forget a job that has ended, with the files that came with it."""
+        self._run(calls.ask(Call("DELETE", f"/jobs/{id}"), again=True), check=True)
+
+    def events(self, id: str, after: int = 0) -> Iterator[dict[str, Any]]:
+        """What happens to a job, until it has ended; a stream that breaks is taken up where it broke."""
+        following = Following(id, after)
+        while not following.over:
+            pause = 0.5
+            try:
+                with self.http.stream("GET", following.path, headers=following.headers) as answer:
+                    if answer.status_code >= 400:
+                        answer.read()
+                        calls.checked(answer)
+                    parser = EventParser()
+                    for line in answer.iter_lines():
+                        if (event := parser.feed(line)) is not None:
+                            following.seen(event)
+                            yield event
+            except (httpx.TransportError, RemoteError) as error:
+                pause = following.failed(self._translated(error))
+            else:
+                if not following.over and (self.job(id))["state"] in calls.TERMINAL and following.idle():
+                    return
+            if not following.over:
+                time.sleep(pause)
+
+    def wait(self, id: str, every: float = 0.5) -> dict[str, Any]:
+        """The job when it has ended."""
+        while (job := self.job(id))["state"] not in calls.TERMINAL:
+            time.sleep(every)
+        return job
+
+    def result(self, id: str, out: str | Path, **options: Any) -> Path:
+        """Write the result to a file, whole or not at all; `format` and `sort` are those of the service."""
+
+        def fetch(spare: Path) -> None:
+            with self.http.stream("GET", f"/jobs/{id}/result", params=options) as answer, spare.open("wb") as file:
+                if answer.status_code >= 400:
+                    answer.read()
+                    calls.checked(answer)
+                for chunk in answer.iter_bytes():
+                    file.write(chunk)
+
+        try:
+            write_whole(out, fetch)
+        except httpx.TransportError as error:
+            raise self._translated(error) from None
+        return Path(out)
+
+    # ----------------------------------------------------------------------------------------------------------- models
+
+    def list_models(self) -> dict[str, Any]:
+        """The models and aliases."""
+        return self._run(calls.ask_json("GET", "/models"))
+
+    def upload_model(self, file: str | Path, name: str | None = None) -> dict[str, Any]:
+        """Store a model file as a version."""
+        return self._run(calls.upload("/models", file, {"name": name}))
+
+    # ----------------------------------------------------------------------------------------------------------- inside
+
+    def _run(self, steps: Answers[T], *, check: bool = False) -> T:
+        """Send what a generator asks for until it returns."""
+        try:
+            step = next(steps)
+            while True:
+                if isinstance(step, float):
+                    time.sleep(step)
+                    step = next(steps)
+                    continue
+                more = step.more if step.file is None else {**step.more, "content": calls.pieces(step.file)}
+                try:
+                    answer = self.http.request(step.method, step.path, **more)
+                except httpx.TransportError as error:
+                    step = steps.throw(error)
+                else:
+                    step = steps.send(answer)
+        except StopIteration as end:
+            if check:
+                calls.checked(end.value)
+            return end.value  # type: ignore[no-any-return]
+        except httpx.TransportError as error:
+            raise self._translated(error) from None
+
+    def _pages(self, path: str, member: str, filters: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        cursor = None
+        while True:
+            params = {**filters, **({"cursor": cursor} if cursor else {})}
+            entries, cursor = calls.pages(member, self._run(calls.ask_json("GET", path, params=params)))
+            yield from entries
+            if cursor is None:
+                return
+
+    def _translated(self, error: Exception) -> Exception:
+        if not isinstance(error, httpx.TransportError):
+            return error
+        return Unreachable(f"expected a service at {self.http.base_url}, got: {str(error) or type(error).__name__}")
