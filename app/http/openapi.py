@@ -17,6 +17,7 @@ from fastapi.openapi.utils import get_openapi
 from fastapi.responses import FileResponse, HTMLResponse
 from pydantic.json_schema import models_json_schema
 
+from phonechain.app.http import operations
 from phonechain.app.http.gateway import PUBLIC
 from phonechain.app.http.uploads import BINARY
 from phonechain.app.problems.documents import MEDIA_TYPE, TYPES
@@ -125,6 +126,7 @@ def install(app: FastAPI) -> None:
             _errors_as_problems(schema)
             _describe_classify(schema["paths"]["/classify"]["post"])
             _describe_keys(schema)
+            operations.describe(schema)
             app.openapi_schema = schema
         return app.openapi_schema
 
@@ -174,10 +176,10 @@ def _errors_as_problems(schema: dict[str, Any]) -> None:
 def _describe_keys(schema: dict[str, Any]) -> None:
     """Responses of the gateway: 401 and 403 once there are keys, and 429."""
     schema["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
-    for path, operations in schema["paths"].items():
+    for path, here in schema["paths"].items():
         if PUBLIC.match(path):
             continue
-        for operation in operations.values():
+        for operation in here.values():
             operation["security"] = [{}, {"key": []}]
             for status, slug in (("401", "key-missing"), ("403", "key-scope"), ("429", "rate-limit")):
                 content = {MEDIA_TYPE: {"schema": {"$ref": _REF.format(model="Problem")}}}

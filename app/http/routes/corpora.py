@@ -72,6 +72,7 @@ def corpus_to_json(corpus: Corpus) -> dict[str, Any]:
         "requestBody": {
             "required": True,
             "content": {
+                "application/octet-stream": _BINARY,
                 "application/zip": _BINARY,
                 "application/x-tar": _BINARY,
                 "application/gzip": _BINARY,

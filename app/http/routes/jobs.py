@@ -211,8 +211,8 @@ def events(
     responses={
         200: {
             "content": {
-                kind: {"schema": {"type": "string"}}
-                for kind in ("application/zip", "application/jsonl", "text/csv", "application/octet-stream")
+                kind: {"schema": uploads.BINARY}
+                for kind in ("application/octet-stream", "application/zip", "application/jsonl", "text/csv")
             }
             | {"application/json": {"schema": {"type": "object"}}}
         },

@@ -68,7 +68,7 @@ def show(name: str, services: ServicesDep) -> ModelDetail:
     "/{name}/file",
     summary="The model file",
     response_class=FileResponse,
-    responses={200: {"content": {"application/octet-stream": {"schema": {"type": "string"}}}}, **_UNKNOWN},
+    responses={200: {"content": {"application/octet-stream": {"schema": uploads.BINARY}}}, **_UNKNOWN},
 )
 def download(name: str, services: ServicesDep) -> FileResponse:
     """A `.safetensors` that `phonechain` and the Python interface load."""

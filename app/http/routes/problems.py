@@ -30,7 +30,9 @@ def _wants_html(request: Request) -> bool:
     return "text/html" in accepted or "json" not in accepted
 
 
-@router.get("", summary="Every type of problem", responses={200: {"content": {"text/html": {}}}})
+@router.get(
+    "", summary="Every type of problem", responses={200: {"content": {"text/html": {"schema": {"type": "string"}}}}}
+)
 async def index(request: Request) -> Response:
     """The types of problem documents, as a page, or as JSON where that is what Accept asks for."""
     if not _wants_html(request):
@@ -45,7 +47,7 @@ async def index(request: Request) -> Response:
 @router.get(
     "/{slug}",
     summary="What one type of problem means",
-    responses={200: {"content": {"text/html": {}}}, **refusals(404)},
+    responses={200: {"content": {"text/html": {"schema": {"type": "string"}}}}, **refusals(404)},
 )
 async def explain(request: Request, slug: str) -> Response:
     """The page behind the `type` of a problem document."""

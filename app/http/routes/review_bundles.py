@@ -15,6 +15,7 @@ from phonechain.app.http.dependencies import DatabaseDep, ServicesDep
 from phonechain.app.http.gateway import caller_id
 from phonechain.app.http.routes.corpora import corpus_to_json
 from phonechain.app.http.routes.reviews import ReviewsDep
+from phonechain.app.http.uploads import BINARY
 from phonechain.app.reviews import ranking
 from phonechain.app.reviews.bundle import write_zip
 from phonechain.app.schemas.corpora import CorpusOptions, CorpusOut
@@ -29,7 +30,7 @@ router = APIRouter(prefix="/reviews", tags=["reviews"])
 @router.get(
     "/{id}/annotations",
     summary="Every annotation with the corrections",
-    responses=refusals(404, 422, 503) | {200: {"content": {"application/zip": {}}}},
+    responses=refusals(404, 422, 503) | {200: {"content": {"application/zip": {"schema": BINARY}}}},
 )
 async def archive(id: str, reviews: ReviewsDep) -> Response:
     """A zip, each file in the format in which it came, in a folder of its speaker where one is known."""

@@ -44,7 +44,7 @@ router = APIRouter(prefix="/reviews", tags=["reviews"])
 _UNKNOWN = refusals(404, 422, 503)
 _FOREVER = {"Cache-Control": "private, max-age=31536000, immutable"}
 """For what is kept under its content and never changes."""
-_BINARY: dict[int | str, dict[str, Any]] = {200: {"content": {"application/octet-stream": {}}}}
+_BINARY: dict[int | str, dict[str, Any]] = {200: {"content": {"application/octet-stream": {"schema": uploads.BINARY}}}}
 
 
 async def _reviews(request: Request, services: ServicesDep, db: DatabaseDep, owner: OwnerDep) -> Reviews:

@@ -1,0 +1,152 @@
+"""What the description of the interface says of all operations: names, tags, headers of answers, events, webhooks."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+from phonechain.app.schemas.jobs import JobOut, Progress, State
+
+DESCRIPTION = """
+Phonechain labels the phones of speech and says how sure it is of each.
+
+One recording is labelled by `POST /classify`, aligned with its transcript by `POST /align`; a corpus is a job. Every error is
+a problem document (RFC 9457): decide by its `type`, show its `detail`. Requests need `Authorization: Bearer KEY` once the
+service has keys. What is busy is answered 503, and above a rate 429, both with `Retry-After`; an `Idempotency-Key` makes
+`POST /jobs` safe to repeat. `X-Request-ID` names a request in the log of the service.
+
+`phonechain.client` in Python has `Client` and `AsyncClient`; clients in other languages can be generated from this document.
+"""
+
+TAGS = {
+    "classify": "Label the segments of one recording.",
+    "align": "Find words and phones in one recording.",
+    "corpora": "Recordings with their segmentations, for jobs.",
+    "jobs": "Training, labelling and evaluation that outlive their request.",
+    "models": "What is loaded, what was trained or uploaded, and other names for it.",
+    "reviews": "Recordings that people check, with the model's answer.",
+    "keys": "API keys, for those with the scope admin.",
+    "health": "For whoever supervises the service.",
+    "problems": "What the types of problem documents mean.",
+}
+
+SINGULAR = {
+    "aliases": "alias", "corpora": "corpus", "errors": "error", "events": "event", "files": "file", "jobs": "job",
+    "keys": "key", "models": "model", "operations": "operation", "problems": "problem", "reviews": "review",
+}  # fmt: skip
+NOUNS = frozenset({"corpus"})
+"""Last parts of an address that are made by POST; others are done: cancel, undo."""
+
+HEADERS: dict[str, dict[str, Any]] = {
+    "X-Request-ID": {"description": "The request in the log of the service.", "schema": {"type": "string"}},
+    "Location": {"description": "Where the new resource is.", "schema": {"type": "string", "format": "uri-reference"}},
+    "Retry-After": {"description": "Seconds after which to ask again.", "schema": {"type": "integer"}},
+    "Idempotency-Replayed": {
+        "description": "`true` where this is the answer to an earlier request with the same key.", "schema": {"type": "string"},
+    },
+    "Allow": {"description": "The methods that the address takes.", "schema": {"type": "string"}},
+}  # fmt: skip
+
+
+class JobEvent(BaseModel):
+    """The data of one server-sent event of a job. The event's `id` is its number, its `event` is `state` or `progress`."""
+
+    job: str = Field(description="Id of the job.")
+    state: State
+    progress: Progress
+    failed_files: int
+    at: float = Field(description="Seconds since 1970.")
+    error: dict[str, Any] | None = Field(None, description="Why the job failed, as a problem document.")
+
+
+class JobWebhook(BaseModel):
+    """What a webhook receives when a job has ended (Standard Webhooks)."""
+
+    type: str = Field(description="`job.succeeded`, `job.failed` or `job.cancelled`.")
+    timestamp: str = Field(description="When the job ended (RFC 3339).")
+    data: JobOut
+
+
+def operation_id(method: str, path: str) -> str:
+    """A name that reads well: `GET /jobs/{id}/events` is list_job_events, `POST /jobs/{id}/cancel` cancel_job.
+
+    >>> operation_id("GET", "/jobs"), operation_id("POST", "/jobs"), operation_id("DELETE", "/reviews/{id}/files/{number}")
+    ('list_jobs', 'create_job', 'delete_review_file')
+    """
+    parts = [part for part in path.split("/") if part]
+    words = [part for part in parts if not part.startswith("{")]
+    if not words:
+        return "get_page"
+    of_one = parts[-1].startswith("{")
+    parents = [SINGULAR.get(word, word) for word in words[:-1]]
+    last = words[-1]
+    single, many = "_".join([*parents, SINGULAR.get(last, last)]), "_".join([*parents, last])
+    if method == "GET":
+        name = f"list_{many}" if last in SINGULAR and not of_one else f"get_{single}"
+    elif method == "POST":
+        done = last not in SINGULAR and last not in NOUNS
+        name = "_".join([last, *parents]) if done else f"create_{single}"
+    else:
+        name = (
+            f"{ {'PUT': 'set', 'PATCH': 'change', 'DELETE': 'delete'}.get(method, method.lower()) }_{single}".replace(
+                " ", ""
+            )
+        )
+    return re.sub(r"\W", "_", name)
+
+
+def describe(schema: dict[str, Any]) -> None:
+    """Add names, tags, headers, events and webhooks to a schema of the interface."""
+    schema["info"]["description"] = DESCRIPTION.strip()
+    used = {
+        tag for path in schema["paths"].values() for operation in path.values() for tag in operation.get("tags", ())
+    }
+    schema["tags"] = [{"name": name, "description": text} for name, text in TAGS.items() if name in used]
+    components = schema["components"]
+    components["headers"] = HEADERS
+    for model in (JobEvent, JobWebhook):
+        made = model.model_json_schema(ref_template="#/components/schemas/{model}")
+        components["schemas"].update(made.pop("$defs", {}))
+        components["schemas"][model.__name__] = made
+    for path, operations in schema["paths"].items():
+        for method, operation in operations.items():
+            operation["operationId"] = operation_id(method.upper(), path)
+            for status, response in operation["responses"].items():
+                names = ["X-Request-ID"]
+                names += ["Location"] if status in ("201", "202") and method == "post" and "cancel" not in path else []
+                names += ["Retry-After"] if status in ("429", "503") else []
+                names += ["Idempotency-Replayed"] if (path, method, status) == ("/jobs", "post", "202") else []
+                response["headers"] = {name: {"$ref": f"#/components/headers/{name}"} for name in names}
+    stream = schema["paths"]["/jobs/{id}/events"]["get"]["responses"]["200"]["content"]["text/event-stream"]
+    stream["schema"] = {
+        "type": "string",
+        "description": "Server-sent events (HTML standard, section 9.2); the `data` of each is a JobEvent.",
+        "contentMediaType": "text/event-stream",
+        "contentSchema": {"$ref": "#/components/schemas/JobEvent"},
+    }
+    schema["webhooks"] = {"job-ended": {"post": _webhook()}}
+
+
+def _webhook() -> dict[str, Any]:
+    signed = {
+        "webhook-id": "The same each time that this is sent again.",
+        "webhook-timestamp": "Seconds since 1970 at which it was signed.",
+        "webhook-signature": "`v1,` and the HMAC-SHA256 of `ID.TIMESTAMP.BODY` in base64; without a secret it is not sent.",
+    }
+    return {
+        "operationId": "job_ended",
+        "tags": ["jobs"],
+        "summary": "A job has ended",
+        "description": "Sent to the `webhook` of a job, and again over two days until it is answered with 2xx or 410.",
+        "parameters": [
+            {"name": name, "in": "header", "required": name != "webhook-signature", "description": text,
+             "schema": {"type": "string"}}
+            for name, text in signed.items()
+        ],
+        "requestBody": {
+            "required": True, "content": {"application/json": {"schema": {"$ref": "#/components/schemas/JobWebhook"}}},
+        },
+        "responses": {"204": {"description": "Taken."}, "410": {"description": "The receiver wants no more."}},
+    }  # fmt: skip
