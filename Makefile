@@ -18,7 +18,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --progress-bar on -c constraints.txt $(PIP_ARGS)
 STAMP := .venv/.installed
 
-.PHONY: help install run test docs test-slow test-page storm fuzz e2e audit lint format bench load clean
+.PHONY: help install run test docs test-slow test-page attack storm fuzz e2e audit lint format bench load clean
 
 help:  ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -82,6 +82,9 @@ bench: $(STAMP)  ## the benchmarks, each side by side with its peers
 	@$(BIN)/python benchmarks/chain.py
 	@$(BIN)/python benchmarks/features.py
 	@$(BIN)/python benchmarks/annotation.py
+
+attack: $(STAMP)  ## what strangers may try, done to a live service: memory, latency beside it, exit 1 where one succeeds
+	@$(BIN)/python -m benchmarks.attack
 
 load: $(STAMP)  ## 64 clients for MINUTES (5) minutes, overload, an end in the middle; memory and latency
 	@$(BIN)/python benchmarks/load.py --minutes $(MINUTES)

@@ -1,4 +1,6 @@
-"""`make storm`: KILLS processes killed (200), half of them in a service with its own workers, half in a cluster.
+"""`make storm`: KILLS processes killed (200), a third of them in a service with its own workers, a third in a cluster, and a
+third in two services on one database, each with workers of its own. Uploads of one archive meet, half of them refused, and the
+disk is compared with the rows.
 
 The speech is speechocean762 where it can be found (PHONECHAIN_SHARED, or `shared` beside the checkout), else copies of
 the sample.
@@ -35,7 +37,7 @@ def main() -> int:
     """Blow, say how it went."""
     kills = int(os.environ.get("KILLS", "200"))
     seed = int(os.environ.get("SEED", str(int(time.time()))))
-    forms = os.environ.get("FORMS", "embedded,clustered").split(",")
+    forms = os.environ.get("FORMS", "embedded,clustered,twins").split(",")
     with tempfile.TemporaryDirectory(prefix="storm-") as name:
         root = Path(name)
         speech_folder, what = corpus(root / "corpus", int(os.environ.get("UTTERANCES", "96")))
@@ -45,11 +47,19 @@ def main() -> int:
         for n, form in enumerate(forms):
             share = kills // len(forms) + (n < kills % len(forms))
             began = time.monotonic()
-            found = storm.blow(root / form, model, archive, clustered=form == "clustered", kills=share, seed=seed + n)
+            found = storm.blow(
+                root / form,
+                model,
+                archive,
+                clustered=form == "clustered",
+                kills=share,
+                seed=seed + n,
+                services=1 + (form == "twins"),
+            )
             spent = time.monotonic() - began
             print(
                 f"{form}: {sum(found.kills.values())} kills {found.kills}, {len(found.jobs)} jobs, every one ended once with "
-                f"the result of the calm; nothing is left running; {spent:.0f} s",
+                f"the result of the calm; nothing is left running; disk = rows in {len(found.accounts)} accounts; {spent:.0f} s",
                 flush=True,
             )
     return 0

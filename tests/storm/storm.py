@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import io
 import json
 import random
+import shutil
 import time
 import uuid
+import zipfile
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from safetensors.numpy import load
+from sqlalchemy import delete
 
+from phonechain.app.jobs import cleanup
+from phonechain.app.storage.accounting import Account, account
+from phonechain.app.storage.database import sqlite_url
+from phonechain.app.storage.tables import Hold
+from phonechain.app.storage.workspace import Workspace
 from tests.storm.stage import Patient, Stage
 
 SPECS: dict[str, dict[str, Any]] = {
@@ -33,11 +43,14 @@ class Storm:
         answer = self.client.post("/corpora", content=archive, headers={"content-type": "application/zip"})
         assert answer.status_code == 201, answer.text
         self.corpus = answer.json()
+        self.archive = archive
         self.jobs: dict[str, str] = {}
         self.ended: dict[str, dict[str, Any]] = {}
         self.calm: dict[str, Any] = {}
         self.pace = 5.0
         self.kills: dict[str, int] = {}
+        self.uploads = 0
+        self.accounts: list[Account] = []
 
     def submit(self, kind: str, service: int = 0) -> str:
         """A job, once, however often the request has to be repeated."""
@@ -74,10 +87,51 @@ class Storm:
                 done += 1
                 self.kills[kind] = self.kills.get(kind, 0) + 1
                 if done % 10 == 0 or done == kills:
+                    self.refuse_uploads()
+                    self.account()
                     ended = len(self.ended)
                     self.say(
                         f"{done} kills in {time.monotonic() - began:.0f} s, {ended} of {len(self.jobs)} jobs ended"
                     )
+
+    def refuse_uploads(self) -> None:
+        """One archive four times at once, to each service in turn; two of them are refused."""
+        out = io.BytesIO(self.archive)
+        with zipfile.ZipFile(out, "a") as file:
+            file.writestr("README.md", f"{self.seed} {self.uploads}")
+        headers = {"content-type": "application/zip"}
+
+        def put(n: int) -> int:
+            query = ("name=twin", "tier=no-such-tier")[n % 2]
+            service = (n // 2) % len(self.stage.ports)
+            return self.client.post(
+                f"/corpora?{query}", content=out.getvalue(), headers=headers, service=service
+            ).status_code
+
+        with ThreadPoolExecutor(4) as pool:
+            statuses = list(pool.map(put, range(4)))
+        assert statuses == [201, 422] * 2, statuses
+        self.uploads += 1
+
+    def account(self, *, quiet: bool = False) -> Account:
+        """The disk against the rows. While jobs run, files may be half written; once it is quiet, all is equal."""
+        workspace = workspace_of(self.stage)
+        if quiet:  # what killed processes held and half wrote is theirs no more
+            with workspace.db.write() as session:
+                session.execute(delete(Hold))
+            for leftover in cleanup.leftovers(workspace):
+                shutil.rmtree(leftover, ignore_errors=True) if leftover.is_dir() else leftover.unlink(missing_ok=True)
+            cleanup.sweep(workspace)
+        found = account(workspace)
+        assert not found.missing, found
+        unwritten = ("blobs/tmp/", "cache/corpora/.", "cache/tmp/", "runs/")
+        # A worker's blob has a hold before it has its name, so that one without either is a leak.
+        strays = [path for path in found.stray if quiet or not path.startswith(unwritten)]
+        assert not strays, found
+        assert not quiet or found.balanced, found
+        self.accounts.append(found)
+        self.say(f"disk {found.disk} bytes, reachable {found.reachable}, {len(found.stray)} files half written")
+        return found
 
     def _keep_busy(self) -> None:
         for id in [id for id in self.jobs if id not in self.ended]:
@@ -138,6 +192,14 @@ class Storm:
         return events
 
 
+def workspace_of(stage: Stage) -> Workspace:
+    """What the services of a stage keep, which lies in its folder."""
+    data = stage.folder / "data"
+    return Workspace(
+        stage.env.get("PHONECHAIN_DATABASE") or sqlite_url(data / "phonechain.db"), str(data / "blobs"), str(data)
+    )
+
+
 def no_orphans(stage: Stage, seconds: float = 45.0) -> None:
     """After the end of a stage nothing of it is left, at most for a moment."""
     limit = time.monotonic() + seconds
@@ -167,4 +229,5 @@ def blow(
             storm.check()
     finally:
         no_orphans(stage)
+    storm.account(quiet=True)
     return storm

@@ -21,10 +21,14 @@ def material(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, bytes]:
     return speech.model(root / "tiny.safetensors", corpus), speech.zipped(corpus)
 
 
-@pytest.mark.parametrize("clustered", [False, True], ids=["embedded", "clustered"])
-def test_kills_lose_nothing(material: tuple[Path, bytes], tmp_path: Path, clustered: bool) -> None:
-    found = storm.blow(tmp_path, *material, clustered=clustered, kills=4, seed=1 + clustered)
+@pytest.mark.parametrize(
+    ("clustered", "services"), [(False, 1), (True, 1), (False, 2)], ids=["embedded", "clustered", "twins"]
+)
+def test_kills_lose_nothing(material: tuple[Path, bytes], tmp_path: Path, clustered: bool, services: int) -> None:
+    found = storm.blow(tmp_path, *material, clustered=clustered, kills=4, seed=1 + clustered, services=services)
     assert sum(found.kills.values()) == 4
+    assert found.uploads == 1
+    assert len(found.accounts) == 2
 
 
 def test_no_worker_outlives_a_killed_service(material: tuple[Path, bytes], tmp_path: Path) -> None:
