@@ -91,7 +91,25 @@ def test_every_reference_leads_somewhere(schema: dict[str, Any]) -> None:
     found = set(references(schema))
     assert found
     for reference in found:
-        assert reference.removeprefix("#/components/schemas/") in schema["components"]["schemas"], reference
+        here: Any = schema
+        for part in reference.removeprefix("#/").split("/"):
+            assert part in here, reference
+            here = here[part]
+
+
+def test_operations_have_names_tags_and_headers(schema: dict[str, Any]) -> None:
+    operations = [(path, method, one) for path, here in schema["paths"].items() for method, one in here.items()]
+    names = [one["operationId"] for _, _, one in operations]
+    assert len(set(names)) == len(names)
+    assert {"classify", "create_job", "list_job_events", "cancel_job", "get_corpus", "set_alias"} <= set(names)
+    tags = {tag["name"] for tag in schema["tags"]}
+    assert all(set(one["tags"]) <= tags for _, _, one in operations)
+    assert "problem document" in schema["info"]["description"]
+    headers = schema["paths"]["/jobs"]["post"]["responses"]["202"]["headers"]
+    assert set(headers) == {"X-Request-ID", "Location", "Idempotency-Replayed"}
+    assert schema["webhooks"]["job-ended"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    events = schema["paths"]["/jobs/{id}/events"]["get"]["responses"]["200"]["content"]["text/event-stream"]["schema"]
+    assert events["contentSchema"] == {"$ref": "#/components/schemas/JobEvent"}
 
 
 def test_every_error_is_described_as_a_problem(schema: dict[str, Any]) -> None:
