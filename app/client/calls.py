@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -161,6 +161,14 @@ class EventParser:
             self._kind, self._data = "message", ""
             return event
         return None
+
+
+def parse_events(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
+    """Server-sent events out of lines of text."""
+    parser = EventParser()
+    for line in lines:
+        if (event := parser.feed(line)) is not None:
+            yield event
 
 
 class Following:

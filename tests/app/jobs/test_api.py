@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from phonechain.app.client import parsed
+from phonechain.app.client.calls import parse_events
 from phonechain.features.annotation import FORMATS
 from phonechain.model.labeler import PhoneLabeler
 from tests.app.conftest import Client, wav
@@ -244,17 +244,17 @@ def test_pages_hold_every_job_once(service: Client, corpus: dict[str, Any]) -> N
 def test_events_can_be_taken_up_where_they_broke(service: Client, corpus: dict[str, Any]) -> None:
     job = started(service, kind="label", corpus=corpus["id"])
     text = service.get(f"/jobs/{job['id']}/events").text  # ends with the job
-    events = list(parsed(iter(text.splitlines())))
+    events = list(parse_events(iter(text.splitlines())))
     assert [e["number"] for e in events] == list(range(1, len(events) + 1))
     assert [e["state"] for e in events if e["type"] == "state"] == ["queued", "running", "succeeded"]
     done = [e["progress"]["done"] for e in events]
     assert done == sorted(done)
     assert done[-1] == 20
     again = service.get(f"/jobs/{job['id']}/events", headers={"Last-Event-ID": "3"}).text
-    assert list(parsed(iter(again.splitlines()))) == events[3:]
+    assert list(parse_events(iter(again.splitlines()))) == events[3:]
     assert text.startswith("retry: ")
     over = service.get(f"/jobs/{job['id']}/events", headers={"Last-Event-ID": str(len(events))}).text
-    assert list(parsed(iter(over.splitlines()))) == []
+    assert list(parse_events(iter(over.splitlines()))) == []
 
 
 @pytest.mark.parametrize("kind", ["train", "label"])
