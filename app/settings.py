@@ -9,19 +9,28 @@ with one line that names the variable.
 from __future__ import annotations
 
 import difflib
-import ipaddress
 import os
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 import platformdirs
-from pydantic import ByteSize, Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic import ByteSize, Field, SecretStr, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from phonechain.app.problems.wording import expected, short
+from phonechain.app.setting_types import (
+    AdminKey,
+    Hosts,
+    Memory,
+    Networks,
+    OriginList,
+    Roots,
+    Scheduler,
+    WebAddress,
+    listed,
+)
 from phonechain.features.errors import SettingsError
 
 PREFIX = "PHONECHAIN_"
@@ -33,11 +42,6 @@ NOT_SETTINGS = frozenset(
 
 SECRETS = ("database", "admin_key", "webhook_secret", "label_studio_token")
 """Settings that may hold a password, and so may lie in a file."""
-
-_ADDRESS = re.compile(r"(tcp|tls|ws|wss|ucx)://[^/\s:]+:\d{1,5}|(tcp|tls|ws|wss)://\[[0-9a-fA-F:]+\]:\d{1,5}")
-_HOST_PATTERN = re.compile(r"\*|(\*\.)?[A-Za-z0-9._-]+|\[[0-9a-fA-F:.]+\]")
-_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://([A-Za-z0-9._-]+|\[[0-9a-fA-F:.]+\])(:\d{1,5})?")
-_MEMORY = re.compile(r"auto|\d+(\.\d+)? ?([kMGT]i?)?B?", re.IGNORECASE)
 
 
 def _setting(default: Any, unit: str, description: str, **bounds: Any) -> Any:
@@ -141,7 +145,7 @@ class Settings(BaseSettings):
         "Where corpora, models and results are stored, such as `s3://BUCKET/PREFIX`; unset uses the data folder.",
     )
     migrate: bool = _setting(True, "", "Migrate the database at the start; otherwise run `phonechain db upgrade`.")
-    scheduler: str | None = _setting(
+    scheduler: Scheduler | None = _setting(
         None, "address", "Dask scheduler, `tcp://HOST:8786`; unset runs jobs in worker processes of the service itself."
     )
     tls_ca: Path | None = _setting(
@@ -152,7 +156,7 @@ class Settings(BaseSettings):
     workers: int = _setting(
         0, "processes", "Worker processes of the service itself; 0 starts one per core that it may use.", ge=0, le=1024
     )
-    worker_memory: str = _setting(
+    worker_memory: Memory = _setting(
         "auto", "bytes", "Memory at which one of them is restarted, such as `2GiB`; `0` sets no limit."
     )
     shard_files: int = _setting(64, "utterances", "Utterances per part of a labelling job.", ge=1, le=10_000)
@@ -214,16 +218,16 @@ class Settings(BaseSettings):
         ByteSize(16 * 2**30), "bytes", "Most bytes that an uploaded archive may unpack to.", ge=1024, le=2**50
     )
     max_archive_files: int = _setting(500_000, "files", "Most members of an uploaded archive.", ge=1, le=10**8)
-    corpus_roots: str = _setting(
+    corpus_roots: Roots = _setting(
         "", "paths", "Folders and URLs, separated by commas, under which corpora may be registered; unset allows none."
     )
-    admin_key: SecretStr | None = _setting(
+    admin_key: AdminKey | None = _setting(
         None, "key", "API key with every right, at least 16 characters. Once it is set, every request needs a key."
     )
     webhook_secret: SecretStr | None = _setting(
         None, "key", "Secret that signs webhooks (`whsec_` and base64, or any text); unset sends them unsigned."
     )
-    label_studio: str | None = _setting(
+    label_studio: WebAddress | None = _setting(
         None, "address", "Address of the Label Studio whose backend this is, such as http://localhost:8080; nothing else is "
         "asked for the sound of its tasks.",
     )  # fmt: skip
@@ -239,19 +243,19 @@ class Settings(BaseSettings):
         ge=0,
         le=10**6,
     )
-    proxies: str = _setting(
+    proxies: Networks = _setting(
         "127.0.0.1",
         "addresses",
         "Proxies whose X-Forwarded-For is trusted: addresses or networks, separated by commas; `*` trusts all.",
     )
-    allowed_hosts: str = _setting(
+    allowed_hosts: Hosts = _setting(
         "",
         "names",
         "Names under which the service may be asked (the header Host), separated by commas; `*.example.org` for every name "
         "below one, `*` for all. Unset takes IP addresses, names without a dot, and names of private use (localhost, "
         ".localhost, .local, .internal, .home.arpa).",
     )
-    cors: str = _setting(
+    cors: OriginList = _setting(
         "",
         "origins",
         "Sites whose pages may use the service from a browser, such as `https://example.org`, separated by commas; `*` for "
@@ -292,69 +296,6 @@ class Settings(BaseSettings):
         le=3600,
     )
 
-    @field_validator("admin_key")
-    @classmethod
-    def _long_enough(cls, value: SecretStr | None) -> SecretStr | None:
-        if value is not None and len(value.get_secret_value()) < 16:
-            raise PydanticCustomError("admin_key", "expected a key of at least 16 characters")
-        return value
-
-    @field_validator("scheduler")
-    @classmethod
-    def _an_address(cls, value: str | None) -> str | None:
-        if value is not None and not _ADDRESS.fullmatch(value):
-            raise PydanticCustomError("scheduler", "expected an address such as tcp://HOST:8786")
-        return value
-
-    @field_validator("label_studio")
-    @classmethod
-    def _address(cls, value: str | None) -> str | None:
-        if value is not None and not re.fullmatch(r"https?://[^/\s@]+(/\S*)?", value):
-            raise PydanticCustomError("label_studio", "expected an address that begins with http:// or https://")
-        return value
-
-    @field_validator("corpus_roots")
-    @classmethod
-    def _absolute(cls, value: str) -> str:
-        for root in _listed(value):
-            if "://" not in root and not Path(root).is_absolute():
-                raise PydanticCustomError("corpus_roots", "expected absolute folders or URLs, with commas between")
-        return value
-
-    @field_validator("proxies")
-    @classmethod
-    def _addresses(cls, value: str) -> str:
-        for one in _listed(value):
-            try:
-                if one != "*":
-                    ipaddress.ip_network(one, strict=False)
-            except ValueError:
-                raise PydanticCustomError("proxies", "expected addresses or networks, or *") from None
-        return value
-
-    @field_validator("allowed_hosts")
-    @classmethod
-    def _hosts(cls, value: str) -> str:
-        for one in _listed(value):
-            if not _HOST_PATTERN.fullmatch(one):
-                raise PydanticCustomError("allowed_hosts", "expected names without a port, *.NAME or *")
-        return value
-
-    @field_validator("cors")
-    @classmethod
-    def _origins(cls, value: str) -> str:
-        for one in _listed(value):
-            if one != "*" and not _ORIGIN.fullmatch(one):
-                raise PydanticCustomError("cors", "expected origins such as https://example.org, with commas between")
-        return value
-
-    @field_validator("worker_memory")
-    @classmethod
-    def _bytes(cls, value: str) -> str:
-        if not _MEMORY.fullmatch(value):
-            raise PydanticCustomError("worker_memory", "expected auto, 0, or bytes such as 2GiB")
-        return value
-
     @model_validator(mode="after")
     def _check_tls(self) -> Settings:
         given = [value is not None for value in (self.tls_ca, self.tls_cert, self.tls_key)]
@@ -384,22 +325,17 @@ class Settings(BaseSettings):
     @property
     def hosts(self) -> tuple[str, ...]:
         """Names under which the service may be asked."""
-        return tuple(name.lower().rstrip(".") for name in _listed(self.allowed_hosts))
+        return tuple(name.lower().rstrip(".") for name in listed(self.allowed_hosts))
 
     @property
     def cors_origins(self) -> tuple[str, ...]:
         """Sites whose pages may use the service."""
-        return tuple(_listed(self.cors))
+        return tuple(listed(self.cors))
 
     @property
     def roots(self) -> tuple[str, ...]:
         """Where corpora may be registered."""
-        return tuple(_listed(self.corpus_roots))
-
-
-def _listed(value: str) -> list[str]:
-    """What stands between the commas."""
-    return [one.strip() for one in value.split(",") if one.strip()]
+        return tuple(listed(self.corpus_roots))
 
 
 def cores() -> int:
