@@ -27,6 +27,7 @@ TAGS = {
     "jobs": "Training, labelling and evaluation that outlive their request.",
     "models": "What is loaded, what was trained or uploaded, and other names for it.",
     "reviews": "Recordings that people check, with the model's answer.",
+    "label studio": "A machine learning backend for Label Studio.",
     "keys": "API keys, for those with the scope admin.",
     "health": "For whoever supervises the service.",
     "problems": "What the types of problem documents mean.",
