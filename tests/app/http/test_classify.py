@@ -23,6 +23,15 @@ def body(**more: Any) -> dict[str, Any]:
     return {"audio": base64.b64encode(AUDIO).decode(), "segments": segments, **more}
 
 
+def test_quiet_sound_is_answered_with_a_notice(client: Client) -> None:
+    """40 dB below the sample's own level."""
+    answer = client.classify(wav(0.01 * speech(), 22050)).json()
+    [notice] = [w for w in answer["warnings"] if w["code"] == "audio-quiet"]
+    assert notice["pointer"] == "audio"
+    assert notice["value"] == pytest.approx(-46, abs=0.5)
+    assert len(answer["segments"]) == 23
+
+
 def test_a_textgrid_is_labelled(client: Client, registry: Registry) -> None:
     response = client.classify()
     answer = response.json()
