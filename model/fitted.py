@@ -14,6 +14,7 @@ from phonechain.features.segments import Utterance
 from phonechain.model.files.header import Provenance
 from phonechain.model.learning.checkpoint import History
 from phonechain.model.learning.normaliser import Normaliser
+from phonechain.model.learning.temperature import describe
 from phonechain.model.networks.base import SequenceNetwork
 from phonechain.model.phone_model import PhoneModel
 
@@ -80,6 +81,11 @@ class FittedAttributes:
     def temperature_(self) -> float:
         """That of the posteriors."""
         return self._require_model().temperature
+
+    @property
+    def calibration_(self) -> str:
+        """How the temperature was fitted, in a sentence; "" where the model file does not say."""
+        return describe(self.temperature_, self.metrics_)
 
     @property
     def parameters_(self) -> int:

@@ -401,7 +401,7 @@ class PhoneLabeler(FittedAttributes):
         return {
             "name": self.name, "version": self.version_, "description": self.description or self.system.title,
             "preset": self.preset, "labels": model.labels, "phone_set": model.phone_set, "licence": self.licence, "data": self.data,
-            "limits": self.limits, "metrics": self.metrics_, "temperature": model.temperature,
+            "limits": self.limits, "metrics": self.metrics_, "temperature": model.temperature, "calibration": self.calibration_,
             "created": self.provenance_.created, "command": self.provenance_.command, "seed": self.provenance_.seed,
             "corpus": self.provenance_.corpus, "drop": list(self.drop), "rate": model.features.rate,
             "encoder": model.settings.encoder.kind, "normalise": model.settings.normalise, "parameters": model.parameters,
