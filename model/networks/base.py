@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Literal
 
 import torch
@@ -129,6 +130,12 @@ class SequenceNetwork(nn.Module, ABC):
     def log_probability(self, x: Tensor, labels: Tensor, packing: Packing, *, temperature: float = 1.0) -> Tensor:
         """[B] log p(y | x) of the label sequences `labels` [N]; no gradient."""
         raise self._missing("probabilities of sequences")
+
+    def span_log_probabilities(
+        self, h: Tensor, labels: Tensor, spans: Sequence[tuple[int, int]], *, temperature: float = 1.0
+    ) -> Tensor:
+        """[S] log p(y_a .. y_{b-1} = labels | x) of each span (a, b) of one sequence; no gradient."""
+        raise self._missing("probabilities of stretches")
 
     def entropy(self, x: Tensor, packing: Packing, *, temperature: float = 1.0) -> Tensor:
         """[B] entropy of p(y | x) over label sequences, in nats; no gradient."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
@@ -9,9 +10,10 @@ from torch import Tensor, nn
 
 from phonechain.model.chain import inference as chain
 from phonechain.model.chain.packing import Packing
+from phonechain.model.chain.spans import span_log_probabilities
 from phonechain.model.networks import factors, ngrams
 from phonechain.model.networks.base import Factor, SequenceNetwork
-from phonechain.model.networks.parts import in_parts
+from phonechain.model.networks.parts import decode_in_parts, in_parts
 from phonechain.model.settings import FactorSettings, ModelSettings
 
 ALL = slice(None)
@@ -186,8 +188,15 @@ class ConditionalRandomField(FactorModel):
         return 16 * (4 * y + y**order + (y**widest if widest > 1 else 0))
 
     def decode(self, h: Tensor, packing: Packing) -> Tensor:
-        """[N] the most probable label sequences (Viterbi)."""
-        return chain.viterbi(self.potentials(h, packing))[0]
+        """[N] the most probable label sequences (Viterbi); in parts, as `posteriors`."""
+        with torch.no_grad():
+            return decode_in_parts(
+                h,
+                packing,
+                max(2, BUDGET // self._bytes_per_row()),
+                lambda part, its: chain.viterbi(self.potentials(part, its))[0],
+                self.potentials,
+            )
 
     def n_best(self, h: Tensor, packing: Packing, n: int, *, temperature: float = 1.0) -> tuple[Tensor, Tensor]:
         """The n most probable label sequences [n, N], best first, and log p(y | x) [n, B], -inf where there are fewer."""
@@ -200,6 +209,14 @@ class ConditionalRandomField(FactorModel):
         """[B] log p(y | x) of the label sequences `labels` [N]; labels of -1 are summed out; no gradient."""
         with torch.no_grad():
             return _likelihood(self._exact_potentials(h, packing, temperature), labels).to(h.dtype)
+
+    def span_log_probabilities(
+        self, h: Tensor, labels: Tensor, spans: Sequence[tuple[int, int]], *, temperature: float = 1.0
+    ) -> Tensor:
+        """[S] log p(y_a .. y_{b-1} = labels | x) of each span (a, b) of one sequence; no gradient."""
+        with torch.no_grad():
+            packing = Packing((len(h),), h.device)
+            return span_log_probabilities(self._exact_potentials(h, packing, temperature), labels, spans)
 
     def entropy(self, h: Tensor, packing: Packing, *, temperature: float = 1.0) -> Tensor:
         """[B] entropy of p(y | x) over label sequences, in nats; no gradient."""
