@@ -92,6 +92,14 @@ class PhoneModel:
             self.network, self.labels, h, temperature=self.temperature, n_best=n_best, given=given
         )  # fmt: skip
 
+    def encode_parts(self, items: Sequence[Inputs], *, mode: Mode = "model") -> list[Tensor]:
+        """What the factors see, [T, E], of the parts of one recording, normalised together; each has at least one segment."""
+        order, packing, h = self._encode(items, [0] * len(items), mode)
+        found: list[Tensor] = [h] * len(items)
+        for n, part in zip(order, packing.split(h), strict=True):
+            found[n] = part
+        return found
+
     def _encode(
         self, items: Sequence[Inputs], groups: Sequence[int], mode: Mode
     ) -> tuple[NDArray[np.int64], Packing, Tensor]:

@@ -53,22 +53,18 @@ def phone_tiers(annotation: Annotation) -> list[Tier]:
     return found
 
 
-def label_speakers(
+def prepare_speakers(
     labeler: PhoneLabeler,
     audio: bytes | Path,
     annotation: Annotation,
     *,
     known: LabelSet,
-    n_best: int = 1,
-    decode: Decoding = "posterior",
-    normalise: str | None = None,
-    support: bool = False,
     channel: Any = "mix",
     max_seconds: float = 3600.0,
     raw: RawFormat | None = None,
     **options: Any,
-) -> list[tuple[Prepared, list[LabelledSegment]]]:
-    """Label every speaker's phone tier: the sound is decoded once, and one batch has them all.
+) -> list[Prepared]:
+    """Every speaker's phone tier, ready to be labelled; the sound is decoded once.
 
     Args:
         known: the model's labels; one folding is chosen for the labels of all speakers together.
@@ -82,12 +78,31 @@ def label_speakers(
     decoded = sound.decode(audio, channel=channel, rate=labeler.features_.rate, max_seconds=max_seconds, raw=raw)
     together = known.compare(s.label for tier in tiers for s in notation.tier_segments(tier))
     fixed = replace(known, steps=together.steps)
-    ready = [
+    return [
         pipeline.prepare_utterance(
             decoded, annotation, labeler.features_, chosen=tier, known=fixed, recording=recording, **options
         )
         for tier in tiers
     ]
+
+
+def label_speakers(
+    labeler: PhoneLabeler,
+    audio: bytes | Path,
+    annotation: Annotation,
+    *,
+    n_best: int = 1,
+    decode: Decoding = "posterior",
+    normalise: str | None = None,
+    support: bool = False,
+    **options: Any,
+) -> list[tuple[Prepared, list[LabelledSegment]]]:
+    """Label every speaker's phone tier in one batch; `options` as for `prepare_speakers`.
+
+    Raises:
+        PhonechainError: what came cannot be used.
+    """
+    ready = prepare_speakers(labeler, audio, annotation, **options)
     answers = pipeline.label_sequences(
         labeler,
         [(one.inputs, one.segments, one.starts) for one in ready],

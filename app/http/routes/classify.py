@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -33,6 +33,7 @@ from phonechain.app.settings import Settings
 from phonechain.features import annotation as notation
 from phonechain.features.annotation import Annotation
 from phonechain.features.annotation.base import name_stem
+from phonechain.features.errors import Notice
 
 router = APIRouter(tags=["classify"])
 
@@ -74,6 +75,10 @@ async def classify(request: Request, services: ServicesDep) -> Response:
         asked = await batcher.in_pool(parse_request, upload, request.query_params, settings)
         entry = await services.models.get(asked.options.model)
         normalised = entry.labeler.normalisation(asked.options.normalise)
+        if asked.options.all_speakers:
+            from phonechain.app.http.routes.classify_speakers import classify_speakers
+
+            return await classify_speakers(request, services, asked, entry, begun)
         ready = await while_connected(request, batcher.in_pool(prepare, asked, entry, settings))
         ready.normalised = normalised
         spent = time.perf_counter() - begun
@@ -92,7 +97,16 @@ async def classify(request: Request, services: ServicesDep) -> Response:
             ),
         )
         metrics.segments.inc(len(scored.labelled))
-        return await batcher.in_pool(render, asked, entry, ready, scored, begun, spent)
+        more = {}
+        if asked.options.asks_more:
+            from phonechain.app.labelling.sequences import describe
+            from phonechain.app.labelling.wanted import Wanted
+
+            wanted = Wanted(asked.options.sequences, asked.options.words, asked.options.hidden)
+            more = await while_connected(
+                request, batcher.in_pool(describe, entry.labeler, ready, scored.labelled, wanted, normalise=normalised)
+            )
+        return await batcher.in_pool(render, asked, entry, ready, scored, begun, spent, more)
 
 
 def prepare(asked: Asked, entry: Entry, settings: Settings) -> Prepared:
@@ -232,22 +246,39 @@ def _listed(segments: list[SegmentIn]) -> Annotation:
     return labelling.list_to_annotation([segment.as_segment() for segment in segments])
 
 
-def render(asked: Asked, entry: Entry, ready: Prepared, scored: Scored, begun: float, spent: float) -> Response:
-    """The answer in the asked format. Runs in a thread."""
-    headers = {"Cache-Control": "no-store"}
+def render(
+    asked: Asked, entry: Entry, ready: Prepared, scored: Scored, begun: float, spent: float, more: dict[str, Any]
+) -> Response:
+    """The answer in the asked format, with `more` members. Runs in a thread."""
     wanted = asked.options.format
     if wanted != "json":
-        # The other formats cannot hold these, so they go where programs can still see them.
-        headers["X-Phonechain-Model"] = f"{entry.name}; version={entry.version}"
-        counts = Counter(notice.code for notice in ready.notices)
-        headers["X-Phonechain-Warnings"] = ", ".join(f"{code}; count={count}" for code, count in counts.items())
-        headers["Content-Disposition"] = f'attachment; filename="labels{conversion.suffix(wanted)}"'
-        return Response(
-            labelling.render_annotation(ready, scored.labelled, wanted),
-            headers=headers,
-            media_type=labelling.media_type(wanted),
-        )
-    body = answer(
+        return file_response(labelling.render_annotation(ready, scored.labelled, wanted), wanted, entry, ready.notices)
+    return json_response(to_json(asked, entry, ready, scored, begun, spent, more))
+
+
+def file_response(data: bytes, format: str, entry: Entry, notices: Iterable[Notice]) -> Response:
+    """An annotation file. It cannot hold model and warnings, so they go where programs can still see them."""
+    counts = Counter(notice.code for notice in notices)
+    headers = {
+        "Cache-Control": "no-store",
+        "X-Phonechain-Model": f"{entry.name}; version={entry.version}",
+        "X-Phonechain-Warnings": ", ".join(f"{code}; count={count}" for code, count in counts.items()),
+        "Content-Disposition": f'attachment; filename="labels{conversion.suffix(format)}"',
+    }
+    return Response(data, headers=headers, media_type=labelling.media_type(format))
+
+
+def json_response(body: dict[str, Any]) -> Response:
+    """A JSON document that no cache keeps."""
+    data = json.dumps(body, ensure_ascii=False, allow_nan=False)
+    return Response(data, headers={"Cache-Control": "no-store"}, media_type="application/json")
+
+
+def to_json(
+    asked: Asked, entry: Entry, ready: Prepared, scored: Scored, begun: float, spent: float, more: dict[str, Any]
+) -> dict[str, Any]:
+    """A `ClassifyAnswer` as plain data."""
+    return answer(
         name=entry.name,
         version=entry.version,
         duration=ready.duration,
@@ -257,8 +288,9 @@ def render(asked: Asked, entry: Entry, ready: Prepared, scored: Scored, begun: f
         gaps=ready.gaps,
         sequences=len(ready.starts) + 1,
         comparison=ready.comparison,
-        entropy=asked.options.entropy,
+        entropy=asked.options.entropy or asked.options.sequences > 0,
         pronunciation=asked.options.pronunciation,
+        more=more,
         normalised=ready.normalised,
         timing={
             "features": spent,
@@ -266,7 +298,4 @@ def render(asked: Asked, entry: Entry, ready: Prepared, scored: Scored, begun: f
             "model": scored.model,
             "total": time.perf_counter() - begun,
         },
-    )
-    return Response(
-        json.dumps(body, ensure_ascii=False, allow_nan=False), headers=headers, media_type="application/json"
     )
