@@ -182,9 +182,10 @@ def sniff(source: Source) -> Format:
     """The format that the content fits best. Raises UnrecognisedAnnotation."""
     scored: list[tuple[int, bool, Format]] = []
     for f in READABLE.values():
-        scored.append((f.sniff(source), source.suffix in f.suffixes, f))
-        if scored[-1][0] == 3:  # a magic word; nothing further, so that binary data is never taken for text
+        certainty = f.sniff(source)
+        if certainty == 3:  # a magic word; nothing further, so that binary data is never taken for text
             return f
+        scored.append((certainty, source.suffix in f.suffixes, f))
     certainty, _, best = max(scored, key=lambda s: (s[0], s[1]))
     if certainty:
         return best
