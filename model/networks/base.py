@@ -78,6 +78,11 @@ class SequenceNetwork(nn.Module, ABC):
         self.encoder = build_encoder(settings.encoder, features)
         self.noise: torch.Generator | None = None
         self.auxiliary: nn.Linear | None = None
+        self._add_weights()
+
+    @abstractmethod
+    def _add_weights(self) -> None:
+        """The end of the constructor: what a kind of chain has besides the encoder."""
 
     def encode(self, x: Tensor, packing: Packing, frames: FrameBatch | None = None) -> Tensor:
         """[N, E] what the factors see, from segment features [N, D] and, for an encoder that reads them, frames."""

@@ -25,12 +25,12 @@ Window = Callable[[Tensor, Packing, slice], Potentials]
 def in_parts(x: Tensor, packing: Packing, rows: int, whole: Whole, window: Window) -> Tensor:
     """[N, Y] posteriors of features x [N, D], about `rows` segments at a time; a sequence of a quarter of them in windows.
 
+    For batches of more rows, or with a longer sequence; others are done as a whole.
+
     Args:
         whole: posteriors of a batch.
         window: potentials of some positions of a batch of one sequence.
     """
-    if packing.rows <= rows and packing.lengths[0] <= rows // 4:
-        return whole(x, packing)
     found: Tensor | None = None
     for first, last in _groups(packing.lengths, rows):
         where = torch.cat([packing.rows_of(n) for n in range(first, last)])

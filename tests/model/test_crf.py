@@ -260,7 +260,7 @@ def test_a_batch_in_parts_has_the_posteriors_and_the_best_sequences_of_the_whole
     x, _, packing = batch(lengths, seed)
     whole = network.posteriors(x, packing, temperature=temperature)
     best = network.decode(x, packing)
-    bytes_per_row = network._bytes_per_row()
+    bytes_per_row = network._bytes_per_row
     for rows in (8, 33, 100):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(crf, "BUDGET", rows * bytes_per_row)
@@ -275,7 +275,7 @@ def test_a_long_sequence_at_a_range_for_logs_is_still_exact(monkeypatch: pytest.
         network.trigram_weight[0, 1, 2] = -400.0  # type: ignore[index]
     x, _, packing = batch((30, 4), 1)
     whole = network.posteriors(x, packing)
-    monkeypatch.setattr(crf, "BUDGET", 20 * network._bytes_per_row())
+    monkeypatch.setattr(crf, "BUDGET", 20 * network._bytes_per_row)
     np.testing.assert_allclose(network.posteriors(x, packing), whole, atol=1e-10)
 
 
