@@ -55,7 +55,7 @@ class FittedAttributes:
     @property
     def label_set_(self) -> LabelSet:
         """The model's labels, as given ones are compared with them."""
-        return LabelSet(tuple(self.labels_), self.phone_set_)
+        return self._require_model().label_set
 
     @property
     def classes_(self) -> NDArray[np.str_]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,21 +22,20 @@ from phonechain.features.inputs import Inputs, extract_inputs, from_array
 from phonechain.features.mfcc import FeatureSettings
 from phonechain.features.phones.comparison import LabelComparison
 from phonechain.features.segments import Segment, Utterance
-from phonechain.model.answers import LabelledSegment, answers
+from phonechain.model.answers import LabelledSegment
 from phonechain.model.files import storage
 from phonechain.model.files.header import Card, Provenance
 from phonechain.model.fitted import FittedAttributes
-from phonechain.model.given import evidence
 from phonechain.model.learning import warm_start
 from phonechain.model.learning.extraction import Featurised, featurise
 from phonechain.model.learning.fitting import Run
 from phonechain.model.learning.normaliser import Mode
 from phonechain.model.learning.splits import hold_out, part
 from phonechain.model.learning.training import Progress
+from phonechain.model.phone_model import Decoding
 from phonechain.model.sequences import SequenceAnswer
 from phonechain.model.settings import ModelSettings, Preset, TrainingSettings, preset, preset_names
 
-Decoding = Literal["posterior", "viterbi"]
 Array = NDArray[np.float32]
 
 
@@ -314,15 +313,17 @@ class PhoneLabeler(FittedAttributes):
             raise SettingsError(
                 f"expected decode to be posterior or viterbi, got {decode!r}", pointer="decode", value=decode
             )
-        posteriors, best = self.posteriors(items, viterbi=decode == "viterbi", groups=groups, normalise=normalise)
-        if comparisons is None:
-            comparisons = [self.label_set_.compare(s.label for s in each) for each in segments]
-        supported: Sequence[Array | None] = [None] * len(posteriors)
-        if support and self._require_model().settings.chain == "crf":
-            given = [evidence(s, c) for s, c in zip(segments, comparisons, strict=True)]
-            supported = self.posteriors(items, groups=groups, normalise=normalise, evidence=given)[0]
-        rows = zip(posteriors, best, segments, comparisons, supported, strict=True)
-        return [answers(self.labels_, p, b, s, n_best, c, u) for p, b, s, c, u in rows]
+        mode, own = self._normalisation(normalise, groups)
+        return self._require_model().label(
+            items,
+            segments,
+            n_best=n_best,
+            decode=decode,
+            groups=own,
+            mode=mode,
+            comparisons=comparisons,
+            support=support,
+        )
 
     def posteriors(
         self,
@@ -337,9 +338,8 @@ class PhoneLabeler(FittedAttributes):
 
         `evidence` on the labels, log p(g_t | y_t) [T, Y] (see model.given), goes into the posteriors.
         """
-        mode = self.normalisation(normalise, known_speakers=groups is not None)
+        mode, own = self._normalisation(normalise, groups)
         inputs = [i if isinstance(i, Inputs) else from_array(i) for i in items]
-        own = None if mode == "recording" and normalise is not None else groups
         return self._require_model().posteriors(inputs, viterbi=viterbi, groups=own, mode=mode, evidence=evidence)
 
     def label_sequence(self, audio: Audio, segments: Sequence[Segment], *, n_best: int = 5) -> SequenceAnswer:
@@ -363,6 +363,11 @@ class PhoneLabeler(FittedAttributes):
             SettingsError: a way that the model was not trained for.
         """
         return self._require_model().normaliser.check_mode(normalise, known_speakers=known_speakers)
+
+    def _normalisation(self, normalise: str | None, groups: Sequence[int] | None) -> tuple[Mode, Sequence[int] | None]:
+        """How recordings are normalised, and which of them together. Raises SettingsError, as `normalisation`."""
+        mode = self.normalisation(normalise, known_speakers=groups is not None)
+        return mode, None if mode == "recording" and normalise is not None else groups
 
     def predict(self, X: Sequence[Utterance] | Sequence[Array]) -> list[list[str]]:
         """The labels of each utterance's segments, or of each sequence of features [T, D]."""

@@ -216,16 +216,16 @@ def label_files(
     known = labeler.label_set_.mapped(mapping)
     with common.naming(audio, AudioError):
         ready = pipeline.prepare_utterance(audio, segmentation, labeler.features_, known=known, **more)
+    ready.normalised = mode = labeler.normalisation(normalise)
     [labelled] = pipeline.label_sequences(
-        labeler,
+        labeler.model_,
         [(ready.inputs, ready.segments, ready.starts)],
         n_best=n_best,
         decode=decode,
         comparisons=[ready.comparison],
-        normalise=normalise,
+        mode=mode,
         support=support,
     )
-    ready.normalised = labeler.normalisation(normalise)
     return ready, labelled
 
 

@@ -17,7 +17,7 @@ from phonechain.app.labelling import conversion, pipeline
 from phonechain.app.labelling.pipeline import Prepared
 from phonechain.features import annotation as notation
 from phonechain.features.annotation import Annotation, Tier
-from phonechain.features.annotation.base import is_derived, nfc, shown
+from phonechain.features.annotation.base import nfc, shown
 from phonechain.features.annotation.tiers import is_phone_tier
 from phonechain.features.audio import reader as sound
 from phonechain.features.audio.raw import RawFormat
@@ -26,7 +26,8 @@ from phonechain.features.phones.comparison import LabelSet
 
 if TYPE_CHECKING:
     from phonechain.model.answers import LabelledSegment
-    from phonechain.model.labeler import Decoding, PhoneLabeler
+    from phonechain.model.labeler import PhoneLabeler
+    from phonechain.model.phone_model import Decoding
 
 _LEADING = re.compile(r"(?:phones?|phonetic|mau)\W", re.IGNORECASE)
 
@@ -39,11 +40,8 @@ def phone_tiers(annotation: Annotation) -> list[Tier]:
     """
     found = [
         tier
-        for tier in annotation.tiers
-        if tier.kind == "interval"
-        and not is_derived(tier.name)
-        and (is_phone_tier(tier.name) or _LEADING.match(nfc(tier.name).strip()))
-        and tier.labelled()
+        for tier in annotation.interval_tiers()
+        if (is_phone_tier(tier.name) or _LEADING.match(nfc(tier.name).strip())) and tier.labelled()
     ]
     if not found:
         raise NoSegments(
@@ -103,17 +101,18 @@ def label_speakers(
         PhonechainError: what came cannot be used.
     """
     ready = prepare_speakers(labeler, audio, annotation, **options)
+    mode = labeler.normalisation(normalise)
     answers = pipeline.label_sequences(
-        labeler,
+        labeler.model_,
         [(one.inputs, one.segments, one.starts) for one in ready],
         n_best=n_best,
         decode=decode,
         comparisons=[one.comparison for one in ready],
-        normalise=normalise,
+        mode=mode,
         support=support,
     )
     for one in ready:
-        one.normalised = labeler.normalisation(normalise)
+        one.normalised = mode
     return list(zip(ready, answers, strict=True))
 
 

@@ -19,9 +19,10 @@ from numpy.typing import ArrayLike, NDArray
 from phonechain.features.errors import CorpusError
 from phonechain.features.phones.comparison import LabelComparison
 from phonechain.features.segments import Segment, Utterance
-from phonechain.model.labeler import Decoding, PhoneLabeler
+from phonechain.model.labeler import PhoneLabeler
 from phonechain.model.learning.extraction import Featurised, featurise
 from phonechain.model.learning.training import Progress
+from phonechain.model.phone_model import Decoding
 from phonechain.model.scoring.calibration import (
     DoubtRow,
     Floats,

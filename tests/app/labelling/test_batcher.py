@@ -33,20 +33,20 @@ class Gate:
     threads: set[str] = field(default_factory=set)
     poison: int = -1
 
-    def label_inputs(self, items: Any, **more: Any) -> Any:
+    @property
+    def model_(self) -> Any:
+        return self
+
+    def label(self, items: Any, segments: Any, **more: Any) -> Any:
         assert self.open.wait(30)
         self.batches.append(len(items))
         self.threads.add(threading.current_thread().name)
         if any(len(item) == self.poison for item in items):
             raise ValueError("poisoned")
-        return self.real.label_inputs(items, **more)
+        return self.real.model_.label(items, segments, **more)
 
-    def normalisation(self, *args: Any, **more: Any) -> Any:
-        return self.real.normalisation(*args, **more)
-
-    @property
-    def label_set_(self) -> Any:
-        return self.real.label_set_
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.real.model_, name)
 
     @property
     def features_(self) -> Any:
@@ -89,7 +89,7 @@ def test_what_gathers_while_the_model_works_is_one_batch(gate: Gate, ready: labe
 
     async def work(batcher: Batcher) -> list[Any]:
         asked = [
-            asyncio.create_task(batcher.label(entry, *parts(ready, n), n_best=n, decode="posterior"))
+            asyncio.ensure_future(batcher.label(entry, *parts(ready, n), n_best=n, decode="posterior"))
             for n in range(1, 8)
         ]
         await asyncio.sleep(0.05)
@@ -111,14 +111,13 @@ def test_batches_hold_one_model_one_way_to_decode_and_so_many_segments(gate: Gat
     one, other = Entry("one", gate), Entry("other", gate)  # type: ignore[arg-type]
 
     async def work(batcher: Batcher) -> None:
-        first = asyncio.create_task(batcher.label(one, *parts(ready, 1), n_best=1, decode="posterior"))
+        first = asyncio.ensure_future(batcher.label(one, *parts(ready, 1), n_best=1, decode="posterior"))
         await asyncio.sleep(0.05)  # it is in the model's hands now
         kinds = [(one, "posterior"), (other, "posterior"), (one, "viterbi"), (one, "posterior"), (one, "posterior")]
         rest = [batcher.label(e, *parts(ready, 5), n_best=1, decode=d) for e, d in kinds]  # type: ignore[arg-type]
-        tasks = [asyncio.create_task(r) for r in rest]
         await asyncio.sleep(0.05)
         gate.open.set()
-        await asyncio.gather(first, *tasks)
+        await asyncio.gather(first, *rest)
 
     running(work, batch_segments=10)
     assert gate.batches == [1, 2, 1, 1, 1]
@@ -130,7 +129,7 @@ def test_one_bad_utterance_fails_alone(gate: Gate, ready: labelling.Prepared) ->
 
     async def work(batcher: Batcher) -> list[Any]:
         asked = [
-            asyncio.create_task(batcher.label(entry, *parts(ready, n), n_best=1, decode="posterior"))
+            asyncio.ensure_future(batcher.label(entry, *parts(ready, n), n_best=1, decode="posterior"))
             for n in (1, 2, 3, 4)
         ]
         await asyncio.sleep(0.05)
@@ -145,9 +144,9 @@ def test_a_request_that_was_given_up_is_not_labelled(gate: Gate, ready: labellin
     entry = Entry("default", gate)  # type: ignore[arg-type]
 
     async def work(batcher: Batcher) -> None:
-        first = asyncio.create_task(batcher.label(entry, *parts(ready, 1), n_best=1, decode="posterior"))
+        first = asyncio.ensure_future(batcher.label(entry, *parts(ready, 1), n_best=1, decode="posterior"))
         await asyncio.sleep(0.05)
-        second = asyncio.create_task(batcher.label(entry, *parts(ready, 2), n_best=1, decode="posterior"))
+        second = asyncio.ensure_future(batcher.label(entry, *parts(ready, 2), n_best=1, decode="posterior"))
         await asyncio.sleep(0.05)
         second.cancel()
         await asyncio.sleep(0)
@@ -178,7 +177,8 @@ def test_what_was_accepted_is_answered_before_the_end(gate: Gate, ready: labelli
         batcher = Batcher(Settings())
         await batcher.start()
         asked = [
-            asyncio.create_task(batcher.label(entry, *parts(ready, 2), n_best=1, decode="posterior")) for _ in range(3)
+            asyncio.ensure_future(batcher.label(entry, *parts(ready, 2), n_best=1, decode="posterior"))
+            for _ in range(3)
         ]
         await asyncio.sleep(0.05)
         stopping = asyncio.create_task(batcher.stop())
