@@ -426,7 +426,7 @@ def answer(
         "model": {"name": name, "version": version},
         "duration": round(duration, 6),
         "tier": tier,
-        "segments": [_segment(segment, entropy, pronunciation) for segment in labelled],
+        "segments": [segment_to_json(segment, entropy=entropy, pronunciation=pronunciation) for segment in labelled],
         **({} if normalised is None else {"normalised": normalised}),
         **folding(comparison),
         "gaps": gaps_done(gaps, sequences),
@@ -441,7 +441,7 @@ def folding(comparison: LabelComparison | None) -> dict[str, Any]:
     return {"folding": comparison.as_dict()} if comparison is not None and comparison.total else {}
 
 
-def given(segment: Any) -> dict[str, Any]:
+def _given(segment: Any) -> dict[str, Any]:
     """The members of a segment about its given label; none where it has no such label."""
     if segment.given is None:
         return {}
@@ -458,15 +458,22 @@ def gaps_done(gaps: Gaps, sequences: int) -> dict[str, Any]:
     return {"mode": gaps.mode, "max_gap": gaps.longest, "sequences": sequences}
 
 
-def _segment(segment: Any, entropy: bool, pronunciation: bool) -> dict[str, Any]:
+def segment_to_json(segment: Any, *, entropy: bool, pronunciation: bool = False, lone: bool = True) -> dict[str, Any]:
+    """A `LabelledSegmentOut` as plain data, of a LabelledSegment or Skipped.
+
+    Args:
+        entropy, pronunciation: with these members.
+        lone: with `n_best` even where it holds nothing but the answer.
+    """
     out: dict[str, Any] = {
         "start": finite(segment.start),
         "end": finite(segment.end),
         "label": segment.label,
         "posterior": rounded(segment.posterior),
-        "n_best": [{"label": label, "posterior": rounded(posterior)} for label, posterior in segment.n_best],
     }
-    out |= given(segment)
+    if lone or len(segment.n_best) > 1:
+        out["n_best"] = [{"label": label, "posterior": rounded(p)} for label, p in segment.n_best]
+    out |= _given(segment)
     if entropy:
         out["entropy"] = rounded(segment.entropy)
     if pronunciation:

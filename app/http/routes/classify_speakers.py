@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 
-from starlette.requests import Request
 from starlette.responses import Response
 
-from phonechain.app.http.presence import while_connected
-from phonechain.app.http.routes.classify import Asked, file_response, json_response, to_json
+from phonechain.app.http.answers import file_response, json_response
+from phonechain.app.http.routes.classify import Asked, to_json
 from phonechain.app.labelling import speakers
 from phonechain.app.labelling.batcher import Scored
 from phonechain.app.labelling.pipeline import Prepared, check_count
@@ -21,34 +20,30 @@ from phonechain.app.services import Services
 from phonechain.app.settings import Settings
 
 
-async def classify_speakers(request: Request, services: Services, asked: Asked, entry: Entry, begun: float) -> Response:
+async def label_speakers(services: Services, asked: Asked, entry: Entry, begun: float) -> Response:
     """The answer for a request that has been read and admitted.
 
     Raises:
         PhonechainError: what came cannot be used.
     """
     batcher, options = services.batcher, asked.options
-    normalised = entry.labeler.normalisation(options.normalise)
-    ready = await while_connected(request, batcher.in_pool(_prepare, asked, entry, services.settings))
+    mode = entry.model.normaliser.check_mode(options.normalise, known_speakers=False)
+    ready = await batcher.in_pool(_prepare, asked, entry, services.settings)
     spent = time.perf_counter() - begun
     services.metrics.audio.inc(ready[0].duration)
     for one in ready:
-        one.normalised = normalised
-
-    async def label() -> list[Scored]:
-        return await asyncio.gather(
-            *(
-                batcher.label(
-                    entry, one.inputs, one.segments, n_best=options.n_best, decode=options.decode, starts=one.starts,
-                    comparison=one.comparison, normalise=normalised,
-                )
-                for one in ready
+        one.normalised = mode
+    scored = await asyncio.gather(
+        *(
+            batcher.label(
+                entry, one.inputs, one.segments, n_best=options.n_best, decode=options.decode, starts=one.starts,
+                comparison=one.comparison, mode=mode,
             )
-        )  # fmt: skip
-
-    scored = await while_connected(request, label())
+            for one in ready
+        )
+    )  # fmt: skip
     services.metrics.segments.inc(sum(len(one.labelled) for one in scored))
-    return await while_connected(request, batcher.in_pool(_render, asked, entry, ready, scored, begun, spent))
+    return await batcher.in_pool(_render, asked, entry, ready, scored, begun, spent)
 
 
 def _prepare(asked: Asked, entry: Entry, settings: Settings) -> list[Prepared]:
@@ -81,7 +76,10 @@ def _render(
     if options.format != "json":
         labelled = [(one, each.labelled) for one, each in zip(ready, scored, strict=True)]
         notices = dict.fromkeys(notice for one in ready for notice in one.notices)
-        return file_response(speakers.render(labelled, options.format), options.format, entry, notices)
+        data = speakers.render(labelled, options.format)
+        return file_response(
+            data, options.format, stem="labels", model=entry.name, version=entry.version, notices=notices
+        )
     wanted = Wanted(options.sequences, options.words, options.hidden)
     bodies = []
     for one, each in zip(ready, scored, strict=True):
