@@ -175,13 +175,13 @@ async def keep_body(request: Request, workspace: Workspace, limit: int) -> str:
 async def keep_file(file: IO[bytes], workspace: Workspace, limit: int) -> str:
     """The digest of an uploaded file as a blob. Raises BodyTooLarge, StorageFull."""
 
-    def copied() -> str:
+    def copy() -> str:
         with workspace.store.writing() as out:
             while data := file.read(CHUNK):
                 _write(out, data, limit)
         return out.digest
 
-    return await asyncio.to_thread(copied)
+    return await asyncio.to_thread(copy)
 
 
 async def _keep(stream: AsyncIterator[bytes], workspace: Workspace, limit: int) -> str:

@@ -23,7 +23,7 @@ from phonechain.app.jobs.outage import Throttle, retry_database
 from phonechain.app.labelling import conversion
 from phonechain.app.labelling import pipeline as labelling
 from phonechain.app.labelling.pipeline import Gaps
-from phonechain.app.schemas.classify import folding, gaps_done, segment_to_json
+from phonechain.app.schemas.classify import folding, gaps_to_json, segment_to_json
 from phonechain.app.storage import references
 from phonechain.app.storage.tables import FileError, Job, Shard
 from phonechain.app.storage.workspace import Workspace
@@ -164,7 +164,7 @@ def _row(line: Line, prepared: Prepared, labelled: Sequence[LabelledSegment], en
             for segment in labelling.with_skipped(prepared, labelled)
         ],
         **folding(prepared.comparison),
-        "gaps": gaps_done(prepared.gaps, len(prepared.starts) + 1),
+        "gaps": gaps_to_json(prepared.gaps, len(prepared.starts) + 1),
         "warnings": [notice.as_dict() for notice in prepared.notices],
     }
     return json.dumps(row, ensure_ascii=False, allow_nan=False)

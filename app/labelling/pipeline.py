@@ -98,7 +98,7 @@ class Prepared:
     skipped: tuple[tuple[int, Skipped], ...] = ()
     gaps: Gaps = Gaps()
     rate: int | None = None
-    """Samples a second of the recording."""
+    """Samples per second of the recording."""
     normalised: Mode | None = None
     """Over what the features were normalised when it was labelled."""
     recording: str | None = None

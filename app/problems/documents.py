@@ -27,7 +27,7 @@ from starlette.types import Scope
 
 from phonechain.app.problems.errors import InvalidRequest, ServiceError
 from phonechain.app.problems.types import TYPES, ProblemType
-from phonechain.app.problems.wording import expected, short
+from phonechain.app.problems.wording import describe, short
 from phonechain.features.errors import AnnotationSyntaxError, PhonechainError, SegmentError
 
 MEDIA_TYPE = "application/problem+json"
@@ -74,7 +74,7 @@ def finding(source: str, entry: Mapping[str, Any]) -> dict[str, Any]:
     place = "/".join(str(part) for part in entry["loc"])
     where = {"pointer": f"#/{place}" if place else "#"} if source == "body" else {"parameter": place}
     facts = {} if entry["type"] == "missing" else _facts(entry.get("input"), _bound(entry))
-    return {"detail": f"{place or 'body'}: {expected(entry)}", **where, **facts}
+    return {"detail": f"{place or 'body'}: {describe(entry)}", **where, **facts}
 
 
 def _bound(entry: Mapping[str, Any]) -> Any:

@@ -429,7 +429,7 @@ def answer(
         "segments": [segment_to_json(segment, entropy=entropy, pronunciation=pronunciation) for segment in labelled],
         **({} if normalised is None else {"normalised": normalised}),
         **folding(comparison),
-        "gaps": gaps_done(gaps, sequences),
+        "gaps": gaps_to_json(gaps, sequences),
         **(more or {}),
         "warnings": [notice.as_dict() for notice in notices],
         **({"timing": {key: round(1e3 * value, 3) for key, value in timing.items()}} if timing is not None else {}),
@@ -453,7 +453,7 @@ def _given(segment: Any) -> dict[str, Any]:
     return about if segment.compared_as is None else {**about, "compared_as": segment.compared_as}
 
 
-def gaps_done(gaps: Gaps, sequences: int) -> dict[str, Any]:
+def gaps_to_json(gaps: Gaps, sequences: int) -> dict[str, Any]:
     """A `GapsOut` as plain data."""
     return {"mode": gaps.mode, "max_gap": gaps.longest, "sequences": sequences}
 

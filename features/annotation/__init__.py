@@ -138,7 +138,7 @@ def read(
         name: its name; the suffix helps where the content fits several formats.
         format: a key of READABLE, instead of looking.
         encoding: of the text, a Python codec name, instead of looking.
-        rate: samples a second, for formats that count in samples (TIMIT); None takes 16000.
+        rate: samples per second, for formats that count in samples (TIMIT); None takes 16000.
         utterance: which one is meant in a file that holds several (MLF, CTM, Label Studio); None takes the one named as
             the sound, else as the file.
         audio: name of the sound, without folders and suffix.
@@ -214,7 +214,7 @@ def write(annotation: Annotation, format: str, *, recording: str | None = None, 
         annotation: what to write.
         format: a key of FORMATS.
         recording: name of the sound, without folders and suffix, for formats that name it (CTM, MLF, EMU).
-        rate: samples a second of the sound, for formats that count in samples (TIMIT, EMU); None takes 16000.
+        rate: samples per second of the sound, for formats that count in samples (TIMIT, EMU); None takes 16000.
 
     Raises:
         AnnotationError: no such format, or one that cannot hold these labels.

@@ -102,7 +102,7 @@ class Options:
     """What a format may need and a file does not say."""
 
     rate: int | None = None
-    """Samples a second, for formats that count in samples without naming the rate (TIMIT); None takes the usual one."""
+    """Samples per second, for formats that count in samples without naming the rate (TIMIT); None takes the usual one."""
     utterance: str | None = None
     """Which one is meant, in formats that hold several (MLF, CTM, Label Studio)."""
     audio: str | None = None

@@ -140,7 +140,7 @@ def describe(head: bytes) -> str:
 
 
 def announced_length(container: Container, file: BinaryIO) -> tuple[int | None, bool]:
-    """(samples a channel that the header announces, whether it leaves the length open).
+    """(samples per channel that the header announces, whether it leaves the length open).
 
     None where it announces nothing, or in a way that only a decoder can tell.
     """

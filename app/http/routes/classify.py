@@ -120,7 +120,7 @@ def parse_request(upload: Upload, query: QueryParams, settings: Settings) -> Ask
         if isinstance(segments := body.get("segments"), list):
             labelling.check_count(len(segments), settings.max_segments)  # before a model is built of each
         checked = parse_options(ClassifyOptions, ClassifyBody, body, query, context)
-        listed = notation.shift(_listed(checked.segments), checked.shift)
+        listed = notation.shift(_to_annotation(checked.segments), checked.shift)
         return Asked(checked, checked.audio, listed, True)
     options = parse_options(ClassifyOptions, ClassifyOptions, upload.fields, query, context)
     audio, given = upload.files.get("audio"), upload.files.get("segments")
@@ -140,7 +140,7 @@ def parse_request(upload: Upload, query: QueryParams, settings: Settings) -> Ask
     return Asked(options, audio.data, notation.shift(annotation, options.shift), False)
 
 
-def _listed(segments: list[SegmentIn]) -> Annotation:
+def _to_annotation(segments: list[SegmentIn]) -> Annotation:
     return labelling.list_to_annotation([segment.as_segment() for segment in segments])
 
 

@@ -160,7 +160,7 @@ async function openJob(main, id, signal) {
       }
       fill(curves, charts(epochs));
     }
-    // The old events come all at once: the job itself is asked for a few times a second at most.
+    // The old events come all at once: the job itself is asked for a few times per second at most.
     if (!ENDED.includes(data.state) && performance.now() - asked < 400) return;
     asked = performance.now();
     job = await get(path, signal);
