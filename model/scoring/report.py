@@ -10,7 +10,7 @@ import numpy as np
 
 from phonechain.model.scoring.evaluation import Evaluation, Scored
 
-MAX_LABELS = 70
+DRAWN_LABELS = 70
 """Labels in the drawing of confusions, the most frequent ones."""
 DURATIONS = (0.0, 0.03, 0.05, 0.08, 0.12, 0.2, 0.4, np.inf)
 """Edges of the classes of duration (s)."""
@@ -135,7 +135,7 @@ def _doubt(found: Evaluation) -> str:
 
 def _confusions(found: Evaluation) -> str:
     matrix = np.asarray(found.confusion_matrix)
-    frequent = np.argsort(-(matrix.sum(axis=1) + matrix.sum(axis=0)), kind="stable")[:MAX_LABELS]
+    frequent = np.argsort(-(matrix.sum(axis=1) + matrix.sum(axis=0)), kind="stable")[:DRAWN_LABELS]
     order = sorted(frequent.tolist(), key=lambda i: found.labels[i])
     shown = matrix[np.ix_(order, order)]
     share = shown / np.maximum(1, matrix.sum(axis=1)[order])[:, None]
