@@ -19,7 +19,7 @@ from pydantic import ByteSize, Field, SecretStr, ValidationError, model_validato
 from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from phonechain.app.problems.wording import expected, short
+from phonechain.app.problems.wording import describe, short
 from phonechain.app.setting_types import (
     AdminKey,
     Hosts,
@@ -385,7 +385,7 @@ def load(environ: Mapping[str, str] | None = None, **overrides: Any) -> Settings
         field = str(first["loc"][0])
         shown = {**first, "input": None} if _is_secret(field) else first
         raise SettingsError(
-            f"{variable(field)}: {expected(shown)}", pointer=variable(field), value=short(shown["input"])
+            f"{variable(field)}: {describe(shown)}", pointer=variable(field), value=short(shown["input"])
         ) from None
 
 

@@ -3,7 +3,7 @@
     python benchmarks/features.py [--seconds 10] [--repeats 41]
 
 Ours is the whole path: bytes of a 16 kHz file, decoded with every check and notice, frames, and the 92 features of 11
-segments a second. Librosa's is `feature.mfcc` and two `feature.delta` on samples that are decoded already, with the
+segments per second. Librosa's is `feature.mfcc` and two `feature.delta` on samples that are decoded already, with the
 same windows, hop and transform. One thread, the repetitions interleaved, medians; the figure is a ratio of speeds in
 one run.
 """

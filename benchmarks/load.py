@@ -8,7 +8,7 @@ at, and what the exit code 1 means when it is missed:
 
 - from the start of the process to ready in less than 10 s; memory before the first request;
 - a client that keeps its connection waits no longer than one that opens a new one for each request;
-- under load nothing but 200; requests a second and percentiles of the latency; the service's memory grows by less than
+- under load nothing but 200; requests per second and percentiles of the latency; the service's memory grows by less than
   5 % after the first minute (after the first third of a shorter run);
 - with four times as many clients nothing but 200, and 503 with Retry-After;
 - SIGTERM while all clients ask: whoever got a connection gets a whole answer, and the process ends with code 0.

@@ -1,7 +1,7 @@
 """How far minutes of one speaker's labels go, alone and from the shipped model's encoder: `python -m experiments.little_data`.
 
 Test: the last 100 utterances of the corpus, the same for all. Training takes the first minutes of the others, a tenth of
-them held out for calibration. Nothing is chosen by the test set: the presets are as they come, but for the steps an epoch
+them held out for calibration. Nothing is chosen by the test set: the presets are as they come, but for the steps per epoch
 that little data gets anyway.
 """
 

@@ -19,8 +19,8 @@
     ├── PhoneSetError              a label that the phone set does not know
     ├── CorpusError                the corpus as a whole cannot be used
     ├── ModelFileError             not a model file, or one of another version
-    ├── SettingsError              a setting outside what it can be
-    └── TrainingError              the training cannot go on
+    ├── SettingsError              a setting out of range
+    └── TrainingError              the training cannot continue
 
 An error is one readable line: what was expected and what came. `pointer` says where in the input (a JSON pointer, a line,
 an index), `value` and `limit` carry the numbers, so that a program need not parse the sentence. Nothing here knows HTTP;

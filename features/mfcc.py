@@ -42,7 +42,7 @@ class FeatureSettings:
     """How sound becomes frames. Stored in the model file, so that a model always hears as it was trained.
 
     Args:
-        rate: samples a second that the features are computed at (Hz); other sound is resampled to it.
+        rate: samples per second that the features are computed at (Hz); other sound is resampled to it.
         window: length of a frame's Hamming window (s).
         hop: time between the centres of two frames (s).
         n_fft: points of the Fourier transform; the window is padded with zeros up to it.
@@ -58,7 +58,7 @@ class FeatureSettings:
         bands: log-mel bands of each frame that a model's encoder reads (`phonechain.features.filterbank`); 0: no frames.
 
     Raises:
-        SettingsError: a value outside what it can be; the message names it and its bound.
+        SettingsError: a value out of range; the message names it and its bound.
 
     Examples:
         >>> FeatureSettings(hop=0.005).frame_period

@@ -85,11 +85,12 @@ def pool(track: NDArray[np.float32], segments: Sequence[Segment], settings: Feat
     out = np.empty((len(segments), DIMENSION), dtype=np.float32)
     edges = start[:, None] + (end - start)[:, None] * np.cumsum((0.0, *PARTS))  # [T, 4]
     edges[:, -1] = end
-    means = _means(track[:, :STATIC], edges / settings.frame_period)
+    period = settings.frame_period
+    means = _means(track[:, :STATIC], edges / period)
     out[:, : 3 * STATIC] = means.reshape(len(segments), 3 * STATIC)
     slopes = track[:, STATIC:]
-    out[:, 3 * STATIC : 5 * STATIC] = _at(slopes, start / settings.frame_period)
-    out[:, 5 * STATIC : 7 * STATIC] = _at(slopes, end / settings.frame_period)
+    out[:, 3 * STATIC : 5 * STATIC] = _at(slopes, start / period)
+    out[:, 5 * STATIC : 7 * STATIC] = _at(slopes, end / period)
     out[:, -1] = np.log(np.maximum(end - start, MIN_DURATION))
     return out
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from phonechain.features.notebook import certainty, table
 from phonechain.features.phones.comparison import LabelComparison, LabelSet
 from phonechain.features.segments import Segment
-from phonechain.model.given import Pronunciation, pronunciation
+from phonechain.model.given import Pronunciation, pronunciations
 
 
 @dataclass(frozen=True)
@@ -83,23 +83,21 @@ def answers(
     names = comparison.names()
     exact = posteriors.astype(np.float64)
     entropies = -(exact * np.log(np.maximum(exact, np.finfo(np.float64).tiny))).sum(1)  # 0 log 0 is 0
-    rivals = np.sort(classes, axis=1)[:, -2:]  # of a given label: the largest, or if that is its own the second
+    targets = [None if s.label is None else comparison.targets.get(s.label) for s in segments]
+    scores = pronunciations(classes, targets, [s.end - s.start for s in segments])
     support = None if supported is None else comparison.by_class(supported)
     found = []
-    for t, (label, segment) in enumerate(zip(best, segments, strict=True)):
-        given = None if segment.label is None else comparison.targets.get(segment.label)
-        own = None if given is None else float(classes[t, given])
-        rival = 0.0 if rivals.shape[1] < 2 else float(rivals[t, 0 if own == rivals[t, 1] else 1])
+    for t, (label, segment, given) in enumerate(zip(best, segments, targets, strict=True)):
         found.append(
             LabelledSegment(
                 segment.start, segment.end, labels[label], float(posteriors[t, label]),
                 [(labels[k], float(posteriors[t, k])) for k in order[t, : max(0, n_best)]],
                 segment.label,
-                own,
+                None if given is None else float(classes[t, given]),
                 None if given is None else int(ranks[t, given]),
                 None if given is None or names[given] == segment.label else names[given],
                 float(entropies[t]),
-                None if own is None else pronunciation(own, rival, segment.end - segment.start),
+                scores[t],
                 None if given is None or support is None else float(support[t, given]),
             )
         )  # fmt: skip

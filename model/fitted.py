@@ -1,25 +1,34 @@
-"""What a labeler knows once it is trained or loaded: attributes that end in `_`, as scikit-learn has it."""
+"""A labeler once it is trained or loaded: attributes that end in `_`, as scikit-learn has it, and what it answers."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from phonechain.features.errors import PhonechainError, SettingsError
+from phonechain.features.audio.reader import Audio
+from phonechain.features.errors import CorpusError, PhonechainError, SettingsError
+from phonechain.features.inputs import Inputs, extract_inputs, from_array
 from phonechain.features.mfcc import FeatureSettings
-from phonechain.features.phones.comparison import LabelSet
-from phonechain.features.segments import Utterance
+from phonechain.features.phones.comparison import LabelComparison, LabelSet
+from phonechain.features.segments import Segment, Utterance
+from phonechain.model.answers import LabelledSegment
 from phonechain.model.files.header import Provenance
 from phonechain.model.learning.checkpoint import History
-from phonechain.model.learning.normaliser import Normaliser
+from phonechain.model.learning.extraction import featurise
+from phonechain.model.learning.normaliser import Mode, Normaliser
+from phonechain.model.learning.temperature import describe
 from phonechain.model.networks.base import SequenceNetwork
-from phonechain.model.phone_model import PhoneModel
+from phonechain.model.phone_model import Decoding, PhoneModel
+from phonechain.model.sequences import SequenceAnswer
+
+Array = NDArray[np.float32]
 
 
-class FittedAttributes:
-    """The attributes of a labeler that `fit` and `load` set; all but the last lines raise SettingsError before that."""
+class FittedLabeler:
+    """What `fit` and `load` set, and what needs it: labelling. Before that all but plain attributes raises SettingsError."""
 
     _model: PhoneModel | None = None
     version_ = ""
@@ -54,7 +63,7 @@ class FittedAttributes:
     @property
     def label_set_(self) -> LabelSet:
         """The model's labels, as given ones are compared with them."""
-        return LabelSet(tuple(self.labels_), self.phone_set_)
+        return self._require_model().label_set
 
     @property
     def classes_(self) -> NDArray[np.str_]:
@@ -82,6 +91,144 @@ class FittedAttributes:
         return self._require_model().temperature
 
     @property
+    def calibration_(self) -> str:
+        """How the temperature was fitted, in a sentence; "" where the model file does not say."""
+        return describe(self.temperature_, self.metrics_)
+
+    @property
     def parameters_(self) -> int:
         """Number of weights."""
         return 0 if self._model is None else self._model.parameters
+
+    # ------------------------------------------------------------------------------------------------- labelling
+
+    def label(
+        self,
+        audio: Audio,
+        segments: Sequence[Segment],
+        *,
+        n_best: int = 1,
+        decode: Decoding = "posterior",
+        normalise: str | None = None,
+    ) -> list[LabelledSegment]:
+        """The phone of each segment of one recording. Segments have to fit it: see features.segments.prepare.
+
+        Args:
+            n_best: how many labels each segment lists.
+            decode: "posterior" answers each segment's most probable label; "viterbi" the most probable sequence of labels,
+                whose members may be less probable one by one.
+            normalise: "recording", over this recording, or "model", over the training set alone, so that no answer depends
+                on sound that is not near; by default the first where the model was trained for it.
+        """
+        return self.label_inputs(
+            [extract_inputs(audio, segments, self.features_)],
+            segments=[list(segments)], n_best=n_best, decode=decode, normalise=normalise,
+        )[0]  # fmt: skip
+
+    def label_inputs(
+        self,
+        items: Sequence[Inputs],
+        *,
+        segments: Sequence[Sequence[Segment]],
+        n_best: int = 1,
+        decode: Decoding = "posterior",
+        groups: Sequence[int] | None = None,
+        normalise: str | None = None,
+        comparisons: Sequence[LabelComparison] | None = None,
+        support: bool = False,
+    ) -> list[list[LabelledSegment]]:
+        """The same for several recordings at once, from what the model sees of them, in one batch.
+
+        Args:
+            groups: which speaker each recording is of; by default each is normalised by itself.
+            comparisons: how each recording's given labels are compared; by default by the folding that fits them.
+            support: whether given labels get the probability that they are right in view of all others (`given_support`),
+                for a second pass of the model; a MEMM has none.
+        """
+        if decode not in ("posterior", "viterbi"):
+            raise SettingsError(
+                f"expected decode to be posterior or viterbi, got {decode!r}", pointer="decode", value=decode
+            )
+        mode, own = self._normalisation(normalise, groups)
+        return self._require_model().label(
+            items,
+            segments,
+            n_best=n_best,
+            decode=decode,
+            groups=own,
+            mode=mode,
+            comparisons=comparisons,
+            support=support,
+        )
+
+    def posteriors(
+        self,
+        items: Sequence[Inputs] | Sequence[Array],
+        *,
+        viterbi: bool = False,
+        groups: Sequence[int] | None = None,
+        normalise: str | None = None,
+        evidence: Sequence[Array] | None = None,
+    ) -> tuple[list[Array], list[NDArray[np.int64]]]:
+        """For each recording p(label | x) [T, Y], calibrated, and the label indices [T] that are answered.
+
+        `evidence` on the labels, log p(g_t | y_t) [T, Y] (see model.given), goes into the posteriors.
+        """
+        mode, own = self._normalisation(normalise, groups)
+        inputs = [i if isinstance(i, Inputs) else from_array(i) for i in items]
+        return self._require_model().posteriors(inputs, viterbi=viterbi, groups=own, mode=mode, evidence=evidence)
+
+    def label_sequence(self, audio: Audio, segments: Sequence[Segment], *, n_best: int = 5) -> SequenceAnswer:
+        """The labels of one recording as a sequence: its probability, the n most probable ones, how much is left open.
+
+        Raises:
+            CorpusError: no segments.
+        """
+        model = self._require_model()
+        if not segments:
+            raise CorpusError("expected at least one segment, got none")
+        index = {label: n for n, label in enumerate(self.labels_)}
+        given = [-1 if s.label is None else index.get(s.label, -1) for s in segments]
+        item = extract_inputs(audio, list(segments), self.features_)
+        return model.label_sequence(item, n_best=n_best, given=given, mode=self.normalisation(None))
+
+    def normalisation(self, normalise: str | None = None, *, known_speakers: bool = False) -> Mode:
+        """How recordings are normalised when `normalise` is asked for: "model", "recording" or "speaker".
+
+        Raises:
+            SettingsError: a way that the model was not trained for.
+        """
+        return self._require_model().normaliser.check_mode(normalise, known_speakers=known_speakers)
+
+    def _normalisation(self, normalise: str | None, groups: Sequence[int] | None) -> tuple[Mode, Sequence[int] | None]:
+        """How recordings are normalised, and which of them together. Raises SettingsError, as `normalisation`."""
+        mode = self.normalisation(normalise, known_speakers=groups is not None)
+        return mode, None if mode == "recording" and normalise is not None else groups
+
+    def predict(self, X: Sequence[Utterance] | Sequence[Array]) -> list[list[str]]:
+        """The labels of each utterance's segments, or of each sequence of features [T, D]."""
+        return [[self.labels_[n] for n in best] for best in self.posteriors(self._seen(X))[1]]
+
+    def predict_proba(self, X: Sequence[Utterance] | Sequence[Array]) -> list[Array]:
+        """The posteriors [T, Y] of each utterance's segments, columns in the order of `labels_`."""
+        return self.posteriors(self._seen(X))[0]
+
+    def score(self, X: Sequence[Utterance] | Sequence[Array], y: Sequence[Sequence[str]] | None = None) -> float:
+        """Share of the segments that are labelled right; unlabelled segments do not count."""
+        given: list[list[str | None]]
+        given = [[s.label for s in u.segments] for u in X] if y is None else [list(labels) for labels in y]  # type: ignore[union-attr]
+        pairs = [
+            (a, g) for answer, truth in zip(self.predict(X), given, strict=True)
+            for a, g in zip(answer, truth, strict=True) if g is not None
+        ]  # fmt: skip
+        return sum(a == g for a, g in pairs) / len(pairs) if pairs else float("nan")
+
+    def _seen(self, X: Sequence[Utterance] | Sequence[Array]) -> list[Inputs]:
+        """What the model sees of utterances, or of plain features. Raises the first bad file's error."""
+        if not all(isinstance(x, Utterance) for x in X):
+            return [from_array(x) for x in X]  # type: ignore[arg-type]
+        items = featurise(X, self.features_)  # type: ignore[arg-type]
+        for item in items:
+            if item.error is not None:
+                raise item.error
+        return [i.inputs for i in items]

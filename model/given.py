@@ -69,6 +69,22 @@ def pronunciation(posterior: float, rival: float, duration: float) -> Pronunciat
     return Pronunciation(own, own - other, min(0.0, own - other) / frames)
 
 
+def pronunciations(
+    posteriors: NDArray[np.float32], given: Sequence[int | None], durations: Sequence[float]
+) -> list[Pronunciation | None]:
+    """The scores of each segment's given label, an index into the posteriors [T, C]; None where there is none."""
+    rivals = np.sort(posteriors, axis=1)[:, -2:]  # of a given label: the largest, or if that is its own the second
+    found: list[Pronunciation | None] = []
+    for t, (label, duration) in enumerate(zip(given, durations, strict=True)):
+        if label is None:
+            found.append(None)
+            continue
+        own = float(posteriors[t, label])
+        rival = 0.0 if rivals.shape[1] < 2 else float(rivals[t, 0 if own == rivals[t, 1] else 1])
+        found.append(pronunciation(own, rival, duration))
+    return found
+
+
 def evidence(
     segments: Sequence[Segment], comparison: LabelComparison, *, error_rate: float = ERROR_RATE
 ) -> NDArray[np.float32]:

@@ -10,37 +10,30 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from phonechain.features.audio.reader import Audio
 from phonechain.features.augmentation import WARPS
 from phonechain.features.errors import CorpusError, SettingsError
-from phonechain.features.inputs import Inputs, extract_inputs, from_array
+from phonechain.features.inputs import from_array
 from phonechain.features.mfcc import FeatureSettings
-from phonechain.features.phones.comparison import LabelComparison
 from phonechain.features.segments import Segment, Utterance
-from phonechain.model.answers import LabelledSegment, answers
 from phonechain.model.files import storage
 from phonechain.model.files.header import Card, Provenance
-from phonechain.model.fitted import FittedAttributes
-from phonechain.model.given import evidence
+from phonechain.model.fitted import FittedLabeler
 from phonechain.model.learning import warm_start
 from phonechain.model.learning.extraction import Featurised, featurise
 from phonechain.model.learning.fitting import Run
-from phonechain.model.learning.normaliser import Mode
 from phonechain.model.learning.splits import hold_out, part
 from phonechain.model.learning.training import Progress
-from phonechain.model.sequences import SequenceAnswer
 from phonechain.model.settings import ModelSettings, Preset, TrainingSettings, preset, preset_names
 
-Decoding = Literal["posterior", "viterbi"]
 Array = NDArray[np.float32]
 
 
-class PhoneLabeler(FittedAttributes):
+class PhoneLabeler(FittedLabeler):
     """A chain over segments, trained on labelled utterances; a scikit-learn estimator in all but name.
 
     The constructor stores its arguments under their names and does nothing else. What `fit` or `load` find ends in `_`:
@@ -265,133 +258,6 @@ class PhoneLabeler(FittedAttributes):
             )
         return items
 
-    # ------------------------------------------------------------------------------------------------- labelling
-
-    def label(
-        self,
-        audio: Audio,
-        segments: Sequence[Segment],
-        *,
-        n_best: int = 1,
-        decode: Decoding = "posterior",
-        normalise: str | None = None,
-    ) -> list[LabelledSegment]:
-        """The phone of each segment of one recording. Segments have to fit it: see features.segments.prepare.
-
-        Args:
-            n_best: how many labels each segment lists.
-            decode: "posterior" answers each segment's most probable label; "viterbi" the most probable sequence of labels,
-                whose members may be less probable one by one.
-            normalise: "recording", over this recording, or "model", over the training set alone, so that no answer depends
-                on sound that is not near; by default the first where the model was trained for it.
-        """
-        return self.label_inputs(
-            [extract_inputs(audio, segments, self.features_)],
-            segments=[list(segments)], n_best=n_best, decode=decode, normalise=normalise,
-        )[0]  # fmt: skip
-
-    def label_inputs(
-        self,
-        items: Sequence[Inputs],
-        *,
-        segments: Sequence[Sequence[Segment]],
-        n_best: int = 1,
-        decode: Decoding = "posterior",
-        groups: Sequence[int] | None = None,
-        normalise: str | None = None,
-        comparisons: Sequence[LabelComparison] | None = None,
-        support: bool = False,
-    ) -> list[list[LabelledSegment]]:
-        """The same for several recordings at once, from what the model sees of them, in one batch.
-
-        Args:
-            groups: which speaker each recording is of; by default each is normalised by itself.
-            comparisons: how each recording's given labels are compared; by default by the folding that fits them.
-            support: whether given labels get the probability that they are right in view of all others (`given_support`),
-                for a second pass of the model; a MEMM has none.
-        """
-        if decode not in ("posterior", "viterbi"):
-            raise SettingsError(
-                f"expected decode to be posterior or viterbi, got {decode!r}", pointer="decode", value=decode
-            )
-        posteriors, best = self.posteriors(items, viterbi=decode == "viterbi", groups=groups, normalise=normalise)
-        if comparisons is None:
-            comparisons = [self.label_set_.compare(s.label for s in each) for each in segments]
-        supported: Sequence[Array | None] = [None] * len(posteriors)
-        if support and self._require_model().settings.chain == "crf":
-            given = [evidence(s, c) for s, c in zip(segments, comparisons, strict=True)]
-            supported = self.posteriors(items, groups=groups, normalise=normalise, evidence=given)[0]
-        rows = zip(posteriors, best, segments, comparisons, supported, strict=True)
-        return [answers(self.labels_, p, b, s, n_best, c, u) for p, b, s, c, u in rows]
-
-    def posteriors(
-        self,
-        items: Sequence[Inputs] | Sequence[Array],
-        *,
-        viterbi: bool = False,
-        groups: Sequence[int] | None = None,
-        normalise: str | None = None,
-        evidence: Sequence[Array] | None = None,
-    ) -> tuple[list[Array], list[NDArray[np.int64]]]:
-        """For each recording p(label | x) [T, Y], calibrated, and the label indices [T] that are answered.
-
-        `evidence` on the labels, log p(g_t | y_t) [T, Y] (see model.given), goes into the posteriors.
-        """
-        mode = self.normalisation(normalise, known_speakers=groups is not None)
-        inputs = [i if isinstance(i, Inputs) else from_array(i) for i in items]
-        own = None if mode == "recording" and normalise is not None else groups
-        return self._require_model().posteriors(inputs, viterbi=viterbi, groups=own, mode=mode, evidence=evidence)
-
-    def label_sequence(self, audio: Audio, segments: Sequence[Segment], *, n_best: int = 5) -> SequenceAnswer:
-        """The labels of one recording as a sequence: its probability, the n most probable ones, how much is left open.
-
-        Raises:
-            CorpusError: no segments.
-        """
-        model = self._require_model()
-        if not segments:
-            raise CorpusError("expected at least one segment, got none")
-        index = {label: n for n, label in enumerate(self.labels_)}
-        given = [-1 if s.label is None else index.get(s.label, -1) for s in segments]
-        item = extract_inputs(audio, list(segments), self.features_)
-        return model.label_sequence(item, n_best=n_best, given=given, mode=self.normalisation(None))
-
-    def normalisation(self, normalise: str | None = None, *, known_speakers: bool = False) -> Mode:
-        """How recordings are normalised when `normalise` is asked for: "model", "recording" or "speaker".
-
-        Raises:
-            SettingsError: a way that the model was not trained for.
-        """
-        return self._require_model().normaliser.check_mode(normalise, known_speakers=known_speakers)
-
-    def predict(self, X: Sequence[Utterance] | Sequence[Array]) -> list[list[str]]:
-        """The labels of each utterance's segments, or of each sequence of features [T, D]."""
-        return [[self.labels_[n] for n in best] for best in self.posteriors(self._seen(X))[1]]
-
-    def predict_proba(self, X: Sequence[Utterance] | Sequence[Array]) -> list[Array]:
-        """The posteriors [T, Y] of each utterance's segments, columns in the order of `labels_`."""
-        return self.posteriors(self._seen(X))[0]
-
-    def score(self, X: Sequence[Utterance] | Sequence[Array], y: Sequence[Sequence[str]] | None = None) -> float:
-        """Share of the segments that are labelled right; unlabelled segments do not count."""
-        given: list[list[str | None]]
-        given = [[s.label for s in u.segments] for u in X] if y is None else [list(labels) for labels in y]  # type: ignore[union-attr]
-        pairs = [
-            (a, g) for answer, truth in zip(self.predict(X), given, strict=True)
-            for a, g in zip(answer, truth, strict=True) if g is not None
-        ]  # fmt: skip
-        return sum(a == g for a, g in pairs) / len(pairs) if pairs else float("nan")
-
-    def _seen(self, X: Sequence[Utterance] | Sequence[Array]) -> list[Inputs]:
-        """What the model sees of utterances, or of plain features. Raises the first bad file's error."""
-        if not all(isinstance(x, Utterance) for x in X):
-            return [from_array(x) for x in X]  # type: ignore[arg-type]
-        items = featurise(X, self.features_)  # type: ignore[arg-type]
-        for item in items:
-            if item.error is not None:
-                raise item.error
-        return [i.inputs for i in items]
-
     # ---------------------------------------------------------------------------------------------- the model file
 
     @property
@@ -401,7 +267,7 @@ class PhoneLabeler(FittedAttributes):
         return {
             "name": self.name, "version": self.version_, "description": self.description or self.system.title,
             "preset": self.preset, "labels": model.labels, "phone_set": model.phone_set, "licence": self.licence, "data": self.data,
-            "limits": self.limits, "metrics": self.metrics_, "temperature": model.temperature,
+            "limits": self.limits, "metrics": self.metrics_, "temperature": model.temperature, "calibration": self.calibration_,
             "created": self.provenance_.created, "command": self.provenance_.command, "seed": self.provenance_.seed,
             "corpus": self.provenance_.corpus, "drop": list(self.drop), "rate": model.features.rate,
             "encoder": model.settings.encoder.kind, "normalise": model.settings.normalise, "parameters": model.parameters,

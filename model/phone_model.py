@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import torch
@@ -12,12 +13,19 @@ from torch import Tensor
 
 from phonechain.features.inputs import Inputs
 from phonechain.features.mfcc import FeatureSettings
-from phonechain.model.chain.packing import Packing, sort_by_length
+from phonechain.features.phones.comparison import LabelComparison, LabelSet
+from phonechain.features.segments import Segment
+from phonechain.model.answers import LabelledSegment, answers
+from phonechain.model.chain.packing import Packing
 from phonechain.model.encoders.frames import FrameBatch
+from phonechain.model.given import evidence
 from phonechain.model.learning.normaliser import Mode, Normaliser
 from phonechain.model.networks.base import SequenceNetwork
 from phonechain.model.sequences import SequenceAnswer, answer_sequence
 from phonechain.model.settings import ModelSettings
+
+Decoding = Literal["posterior", "viterbi"]
+"""What is answered: each segment's most probable label, or the most probable sequence of labels."""
 
 
 @dataclass
@@ -45,6 +53,42 @@ class PhoneModel:
         """Number of weights."""
         return sum(p.numel() for p in self.network.parameters())
 
+    @property
+    def label_set(self) -> LabelSet:
+        """The labels, as given ones are compared with them."""
+        return LabelSet(tuple(self.labels), self.phone_set)
+
+    def label(
+        self,
+        items: Sequence[Inputs],
+        segments: Sequence[Sequence[Segment]],
+        *,
+        n_best: int = 1,
+        decode: Decoding = "posterior",
+        groups: Sequence[int] | None = None,
+        mode: Mode = "model",
+        comparisons: Sequence[LabelComparison] | None = None,
+        support: bool = False,
+    ) -> list[list[LabelledSegment]]:
+        """The segments of several utterances with their answers, in one batch.
+
+        Args:
+            n_best: how many labels each segment lists.
+            groups, mode: as in `posteriors`.
+            comparisons: how each utterance's given labels are compared; by default by the folding that fits them.
+            support: whether given labels get the probability that they are right in view of the others (see model.given);
+                a second pass, of a CRF alone.
+        """
+        posteriors, best = self.posteriors(items, viterbi=decode == "viterbi", groups=groups, mode=mode)
+        if comparisons is None:
+            comparisons = [self.label_set.compare(s.label for s in each) for each in segments]
+        supported: Sequence[NDArray[np.float32] | None] = [None] * len(posteriors)
+        if support and self.settings.chain == "crf":
+            given = [evidence(s, c) for s, c in zip(segments, comparisons, strict=True)]
+            supported = self.posteriors(items, groups=groups, mode=mode, evidence=given)[0]
+        rows = zip(posteriors, best, segments, comparisons, supported, strict=True)
+        return [answers(self.labels, p, b, s, n_best, c, u) for p, b, s, c, u in rows]
+
     def posteriors(
         self,
         items: Sequence[Inputs],
@@ -65,7 +109,7 @@ class PhoneModel:
         Raises:
             SettingsError: evidence for a chain that takes none.
         """
-        kept = [n for n, i in enumerate(items) if len(i)]
+        kept = [n for n, i in enumerate(items) if len(i.segments)]
         nothing = np.zeros((0, len(self.labels)), dtype=np.float32)
         all_p, all_best = [nothing] * len(items), [np.zeros(0, dtype=np.int64)] * len(items)
         if not kept:
@@ -74,12 +118,13 @@ class PhoneModel:
         order, packing, h = self._encode([items[n] for n in kept], [group[n] for n in kept], mode)
         with torch.inference_mode():
             if evidence is None:
-                p = self.network.posteriors(h, packing, temperature=self.temperature)
+                p = packing.split(self.network.posteriors(h, packing, temperature=self.temperature))
             else:
                 rows = torch.from_numpy(np.concatenate([evidence[kept[n]] for n in order]))[packing.from_concatenated]
-                p = self.network.posteriors_with_evidence(h, rows, packing, temperature=self.temperature)
-            best = self.network.decode(h, packing) if viterbi else p.argmax(1)
-        for n, p_n, best_n in zip(order, packing.split(p), packing.split(best), strict=True):
+                given = self.network.posteriors_with_evidence(h, rows, packing, temperature=self.temperature)
+                p = packing.split(given)
+            best = packing.split(self.network.decode(h, packing)) if viterbi else [p_n.argmax(1) for p_n in p]
+        for n, p_n, best_n in zip(order, p, best, strict=True):
             all_p[kept[n]], all_best[kept[n]] = p_n.numpy(), best_n.numpy()
         return all_p, all_best
 
@@ -92,14 +137,21 @@ class PhoneModel:
             self.network, self.labels, h, temperature=self.temperature, n_best=n_best, given=given
         )  # fmt: skip
 
+    def encode_parts(self, items: Sequence[Inputs], *, mode: Mode = "model") -> list[Tensor]:
+        """What the factors see, [T, E], of the parts of one recording, normalised together; each has at least one segment."""
+        order, packing, h = self._encode(items, [0] * len(items), mode)
+        found: list[Tensor] = [h] * len(items)
+        for n, part in zip(order, packing.split(h), strict=True):
+            found[n] = part
+        return found
+
     def _encode(
         self, items: Sequence[Inputs], groups: Sequence[int], mode: Mode
     ) -> tuple[NDArray[np.int64], Packing, Tensor]:
         """The order of the utterances in the packing, the packing, and what the factors see [N, D]."""
         inputs = self.normaliser.apply_inputs(items, self.features, groups, mode)
-        order = sort_by_length([len(i) for i in inputs])
+        order, packing = Packing.longest_first([len(i.segments) for i in inputs])
         ranked = [inputs[n] for n in order]
-        packing = Packing(tuple(len(i) for i in ranked))
         frames = None
         if self.features.bands:
             frames = FrameBatch.of(

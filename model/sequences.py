@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from phonechain.model.chain.packing import Packing
@@ -55,18 +56,23 @@ def answer_sequence(
     temperature: float = 1.0,
     n_best: int = 5,
     given: Sequence[int] | None = None,
+    answered: Sequence[int] | None = None,
 ) -> SequenceAnswer:
     """The answer for what the factors see of one recording, [T, D], T at least 1.
 
     Args:
         labels: [Y] of the network.
+        answered: [T] indices of the labels that were answered; by default those that the network decodes.
         given: [T] indices of the labels that the input carried, -1 where it had none.
     """
     crf = network.settings.chain == "crf"
     packing = Packing((len(features),))
     with torch.inference_mode():
         posterior = network.posteriors(features, packing, temperature=temperature)
-        own = network.decode(features, packing) if network.decoding == "viterbi" else posterior.argmax(1)
+        if answered is not None:
+            own = torch.tensor(list(answered))
+        else:
+            own = network.decode(features, packing) if network.decoding == "viterbi" else posterior.argmax(1)
         own_log = network.log_probability(features, own, packing, temperature=temperature)
         paths, scores = network.n_best(features, packing, n_best, temperature=temperature)
         entropy = float(network.entropy(features, packing, temperature=temperature)) if crf else None
@@ -87,3 +93,32 @@ def answer_sequence(
         posterior_error=error.tolist(),
         given=given_log,
     )
+
+
+def hidden_states(
+    network: SequenceNetwork, h: Tensor, answered: Sequence[int], *, temperature: float = 1.0
+) -> list[list[NDArray[np.float32]]]:
+    """For each factor over single labels, and each layer of its hidden variables, p(state | answered label, x): [T, ...].
+
+    The axes after the first are those of `hidden_posteriors`: a child and its state for each layer of an SPN, the units of
+    hidden units. Factors without hidden variables give no layer.
+
+    Args:
+        h: what the factors see of one recording, [T, E].
+        answered: [T] indices of labels.
+
+    Raises:
+        SettingsError: a chain that has no such posteriors.
+    """
+    packing, own = Packing((len(h),)), torch.tensor(list(answered))
+    with torch.inference_mode():
+        label = network.posteriors(h, packing, temperature=temperature).gather(1, own[:, None])[:, 0]
+        tables = network.hidden_posteriors(h, packing, temperature=temperature)
+        rows = torch.arange(len(h))
+        return [
+            [(t[rows, own] / label.view(-1, *[1] * (t.dim() - 2)).clamp_min(_TINY)).numpy() for t in layers]
+            for layers in tables
+        ]
+
+
+_TINY = 1e-30

@@ -173,9 +173,9 @@ class TrainingSettings:
         ngram_rate: step of the n-gram weights, as a multiple of `learning_rate`.
         l2: strength rho of the penalty rho/2 |w|^2 on factor weights; Adam decays weights apart from the gradient.
         ngram_l2: the same for n-gram weights; factors over n-grams fall under `l2`.
-        batch: utterances a step, or cut pieces of long ones, at most.
-        segments: segments a step, at most. Longer recordings are cut where they are silent, else anywhere.
-        updates: steps an epoch at least, as far as the corpus goes round: batches of a small corpus get smaller.
+        batch: utterances per step, or cut pieces of long ones, at most.
+        segments: segments per step, at most. Longer recordings are cut where they are silent, else anywhere.
+        updates: steps per epoch at least, as far as the corpus goes round: batches of a small corpus get smaller.
         held_out: share of the speakers (or utterances) that is held out where no dev set is given.
         epochs: passes over the training set at most.
         patience: epochs without a better dev error after which training stops; 0 never stops early.

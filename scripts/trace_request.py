@@ -2,15 +2,18 @@
 
     python scripts/trace_request.py [--all | --json]
 
-Two requests are traced in every thread of the service: `POST /classify` of the sample, and `POST /jobs` for a labelling
-job, each after one like it. A file counts where one of its functions is entered; a move is a call from one of our files
-into another, whatever libraries lie between. `--all` lists them. tests/app/test_trips.py holds the bars.
+Three requests are traced in every thread of the service, each after one like it: `POST /classify` of the sample with the
+paper's model and with the default one, whose encoder is more files, and `POST /jobs` for a labelling job. A file counts
+where one of its functions is entered; a move is a call from one of our files into another, whatever libraries lie
+between. What the interpreter reports like a call, that a generator or coroutine goes on, is counted apart: such returns
+depend on how often a request waits. `--all` lists files and moves. tests/app/test_trips.py holds the bars.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import dis
 import io
 import json
 import sys
@@ -18,7 +21,7 @@ import tempfile
 import threading
 import zipfile
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
@@ -29,10 +32,15 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from phonechain.app import samples  # noqa: E402
+from phonechain.app.http import gateway  # noqa: E402
 from phonechain.app.main import create_app  # noqa: E402
+from phonechain.app.models import catalog  # noqa: E402
 from phonechain.app.settings import Settings  # noqa: E402
+from phonechain.model import pretrained_path  # noqa: E402
 
 LAYERS = ("app", "model", "features")
+
+gateway.FRESH = catalog.FRESH = 3600.0  # a warm request finds keys and models looked up, however slow the machine
 
 
 class Trace:
@@ -42,6 +50,7 @@ class Trace:
         self.recording = False
         self.files: Counter[str] = Counter()
         self.moves: Counter[tuple[str, str]] = Counter()
+        self.returns: Counter[tuple[str, str]] = Counter()
         self._names: dict[CodeType, str | None] = {}
 
     def install(self) -> None:
@@ -58,6 +67,7 @@ class Trace:
         """Forget what was seen, and record from now on."""
         self.files.clear()
         self.moves.clear()
+        self.returns.clear()
         self.recording = True
 
     def _on_event(self, frame: FrameType, event: str, argument: Any) -> None:
@@ -72,7 +82,7 @@ class Trace:
             caller = caller.f_back
         there = self._name(caller.f_code) if caller is not None else None
         if there is not None and there != here:
-            self.moves[there, here] += 1
+            (self.moves if _begins(frame) else self.returns)[there, here] += 1
 
     def _name(self, code: CodeType) -> str | None:
         """The file of a function below the root; None where it is not one of ours."""
@@ -87,6 +97,21 @@ class Trace:
         return self._names[code]
 
 
+def _begins(frame: FrameType) -> bool:
+    """Whether a frame is at its function's beginning, not in a generator or coroutine that goes on after a pause."""
+    code, at = frame.f_code.co_code, frame.f_lasti
+    return at >= 0 and code[at] == dis.opmap["RESUME"] and code[at + 1] == 0
+
+
+@dataclass(frozen=True)
+class Trip:
+    """What a request ran through: calls by file, moves and returns by (from, to)."""
+
+    files: dict[str, int]
+    moves: dict[tuple[str, str], int]
+    returns: dict[tuple[str, str], int]
+
+
 def corpus_archive() -> bytes:
     """The sample as a corpus of one utterance."""
     out = io.BytesIO()
@@ -96,39 +121,38 @@ def corpus_archive() -> bytes:
     return out.getvalue()
 
 
-async def trace_requests() -> dict[str, tuple[Counter[str], Counter[tuple[str, str]]]]:
-    """(files, moves) of each request."""
-    found = {}
+async def trace_requests(model: str, path: str) -> Trip:
+    """The second of two like requests to a service with that model: `/classify`, or `/jobs`."""
     trace = Trace()
     trace.install()
     with tempfile.TemporaryDirectory(prefix="trace-") as folder:
-        app = create_app(Settings(data=Path(folder), workers=1))
+        app = create_app(Settings(data=Path(folder), workers=1, model=pretrained_path(model)))
         try:
             async with app.router.lifespan_context(app):
                 transport = httpx.ASGITransport(app=app)
                 async with httpx.AsyncClient(transport=transport, base_url="http://trace", timeout=120) as client:
-                    files: dict[str, Any] = {
-                        "audio": samples.AUDIO.read_bytes(),
-                        "segments": ("a.TextGrid", samples.SEGMENTS.read_bytes()),
-                    }
-                    answer = await client.post(
+                    sent = httpx.Request(
+                        "POST", "http://trace/classify",
+                        files={"audio": samples.AUDIO.read_bytes(), "segments": ("a.TextGrid", samples.SEGMENTS.read_bytes())},
+                    )  # fmt: skip
+                    content, headers = sent.read(), {"content-type": sent.headers["content-type"]}
+                    made = await client.post(
                         "/corpora", content=corpus_archive(), headers={"content-type": "application/zip"}
                     )
-                    body = {"kind": "label", "corpus": answer.json()["id"]}
-                    requests: dict[str, tuple[Callable[[], Awaitable[httpx.Response]], int]] = {
-                        "POST /classify": (lambda: client.post("/classify", files=files), 200),
-                        "POST /jobs": (lambda: client.post("/jobs", json=body), 202),
-                    }
-                    for name, (ask, status) in requests.items():
-                        for _ in range(2):
-                            trace.start()
-                            answer = await ask()
-                            trace.recording = False
-                            assert answer.status_code == status, answer.text
-                        found[name] = (Counter(trace.files), Counter(trace.moves))
+                    if path == "/jobs":
+                        content = json.dumps({"kind": "label", "corpus": made.json()["id"]}).encode()
+                        headers = {"content-type": "application/json"}
+                    for _ in range(2):
+                        trace.start()
+                        answer = await client.post(path, content=content, headers=headers)
+                        trace.recording = False
+                        assert answer.status_code in (200, 202), answer.text
         finally:
             trace.uninstall()
-    return found
+    return Trip(dict(trace.files), dict(trace.moves), dict(trace.returns))
+
+
+REQUESTS = (("paper", "/classify"), ("default", "/classify"), ("default", "/jobs"))
 
 
 def main() -> None:
@@ -137,19 +161,23 @@ def main() -> None:
     parser.add_argument("--all", action="store_true", help="list files and moves")
     parser.add_argument("--json", action="store_true", help="print them as one JSON object")
     asked = parser.parse_args()
+    trips = {f"{model} {path}": asyncio.run(trace_requests(model, path)) for model, path in REQUESTS}
     if asked.json:
-        trips = {
-            name: {"files": dict(files), "moves": {f"{a} -> {b}": count for (a, b), count in moves.items()}}
-            for name, (files, moves) in asyncio.run(trace_requests()).items()
+        found = {
+            name: {"files": trip.files, "moves": {f"{a} -> {b}": count for (a, b), count in trip.moves.items()}}
+            for name, trip in trips.items()
         }
-        print(json.dumps(trips))
+        print(json.dumps(found))
         return
-    for name, (files, moves) in asyncio.run(trace_requests()).items():
-        print(f"{name}: {len(files)} files, {sum(moves.values())} moves")
+    for name, trip in trips.items():
+        moves, returns = sum(trip.moves.values()), sum(trip.returns.values())
+        print(
+            f"POST {name.split()[1]}, model {name.split()[0]}: {len(trip.files)} files, {moves} moves, {returns} returns"
+        )
         if asked.all:
-            for file, count in files.most_common():
+            for file, count in sorted(trip.files.items(), key=lambda item: -item[1]):
                 print(f"  {count:6} {file}")
-            for (source, target), count in moves.most_common():
+            for (source, target), count in sorted(trip.moves.items(), key=lambda item: -item[1]):
                 print(f"  {count:6} {source} -> {target}")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,10 +26,11 @@ def render(
     *,
     entropy: bool = False,
     gop: bool = False,
+    more: dict[str, Any] | None = None,
 ) -> bytes:
     """The answer of `POST /classify` (`json`), or an annotation file. Raises AnnotationError."""
     if format == "json":
-        answer = to_json(labeler, model, ready, labelled, entropy=entropy, gop=gop)
+        answer = to_json(labeler, model, ready, labelled, entropy=entropy, gop=gop, more=more)
         return json.dumps(answer, ensure_ascii=False, indent=2).encode("utf-8") + b"\n"
     from phonechain.app.labelling import pipeline
 
@@ -44,8 +45,9 @@ def to_json(
     *,
     entropy: bool = False,
     gop: bool = False,
+    more: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """The answer of `POST /classify`, without its timing."""
+    """The answer of `POST /classify`, without its timing; with `more` members."""
     from phonechain.app.labelling.pipeline import with_skipped
     from phonechain.app.schemas.classify import answer
 
@@ -61,6 +63,7 @@ def to_json(
         comparison=ready.comparison,
         entropy=entropy,
         pronunciation=gop,
+        more=more,
         normalised=ready.normalised,
     )
 
@@ -75,21 +78,25 @@ def write(
     all_speakers: bool = False,
     entropy: bool = False,
     gop: bool = False,
+    more: Sequence[dict[str, Any]] = (),
 ) -> None:
     """Write the answers to one tier, or with `all_speakers` to several: tables under each other, JSON with a list.
+
+    `more` members go to the JSON of each tier, and into tables of their own.
 
     Raises:
         AnnotationError, OSError: it cannot be written.
     """
     if format == "table":
-        print_tables(tiers, out, named=all_speakers, entropy=entropy, gop=gop)
+        print_tables(tiers, out, named=all_speakers, entropy=entropy, gop=gop, more=more)
     elif not all_speakers:
         [(ready, labelled)] = tiers
-        common.write_output(render(labeler, model, ready, labelled, format, entropy=entropy, gop=gop), out)
+        own = more[0] if more else None
+        data = render(labeler, model, ready, labelled, format, entropy=entropy, gop=gop, more=own)
+        common.write_output(data, out)
     elif format == "json":
-        body = {
-            "tiers": [to_json(labeler, model, ready, labelled, entropy=entropy, gop=gop) for ready, labelled in tiers]
-        }
+        each = zip(tiers, more or [None] * len(tiers), strict=True)
+        body = {"tiers": [to_json(labeler, model, *tier, entropy=entropy, gop=gop, more=own) for tier, own in each]}
         common.write_output(json.dumps(body, ensure_ascii=False, indent=2).encode("utf-8") + b"\n", out)
     else:
         from phonechain.app.labelling import speakers
@@ -104,18 +111,22 @@ def print_tables(
     named: bool = False,
     entropy: bool = False,
     gop: bool = False,
+    more: Sequence[dict[str, Any]] = (),
 ) -> None:
-    """A table per tier, under its name if `named`, on standard output or in a file."""
+    """A table per tier, under its name if `named`, and what is to say `more`; on standard output or in a file."""
     from io import StringIO
 
     from rich.console import Console
 
     text = StringIO()
     console = common.console() if out is None else Console(file=text, width=200)
-    for ready, labelled in tiers:
+    for (ready, labelled), own in zip(tiers, more or [None] * len(tiers), strict=True):
         if named:
             console.print(ready.tier.name, markup=False)
         console.print(_table(ready, labelled, entropy, gop))
+        if own is not None:
+            for table in _more_tables(own):
+                console.print(table)
     if out is not None:
         common.write_output(text.getvalue().encode("utf-8"), out)
 
@@ -160,3 +171,22 @@ def _table(ready: Prepared, labelled: Sequence[LabelledSegment], entropy: bool, 
             row.append("  ".join(f"{name} {posterior:.3f}" for name, posterior in segment.n_best[1:]))
         table.add_row(*row)
     return table
+
+
+def _more_tables(more: dict[str, Any]) -> Iterator[Table]:
+    """The most probable sequences of each chain, and the words."""
+    for chain in more.get("sequences", ()):
+        entropy = "" if chain["entropy"] is None else f", entropy {chain['entropy']:.2f} nats"
+        title = (
+            f"Segments {chain['first'] + 1} to {chain['last'] + 1} as a sequence: probability of the answer "
+            f"{chain['probability']:.3g} (log {chain['log_probability']:.2f}){entropy}"
+        )
+        table = common.table(("probability", "right"), ("log", "right"), "sequence", title=title)
+        for one in chain["n_best"]:
+            table.add_row(f"{one['probability']:.3g}", f"{one['log_probability']:.2f}", " ".join(one["labels"]))
+        yield table
+    if "words" in more:
+        table = common.table(("start", "right"), ("end", "right"), "word", ("all labels right", "right"))
+        for word in more["words"]:
+            table.add_row(f"{word['start']:.3f}", f"{word['end']:.3f}", word["label"], f"{word['confidence']:.3f}")
+        yield table

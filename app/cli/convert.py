@@ -96,7 +96,7 @@ def convert(
 ) -> None:
     """Convert annotation files between formats.
 
-    Whatever the other format cannot hold is a warning.
+    Warns of everything that the target format cannot hold.
     """
     from phonechain.features.annotation import READABLE
 
@@ -282,7 +282,7 @@ def _convert_file(file: Path, *, root: Path, out: Path, options: Options) -> lis
     from phonechain.features import annotation as notation
 
     own = replace(options)
-    target = out / conversion.renamed(file.relative_to(root), options.to)
+    target = out / conversion.rename_to(file.relative_to(root), options.to)
     try:
         data = file.read_bytes()
         try:

@@ -33,6 +33,9 @@ def evaluate(
     confusions: Annotated[
         int, typer.Option("--confusions", metavar="N", help="List the N most frequent confusions.", min=0, max=1000)
     ] = 0,
+    reliability: Annotated[
+        bool, typer.Option("--reliability", help="List how often answers are right, by their posterior.")
+    ] = False,
     per_phone: Annotated[bool, typer.Option("--per-phone", help="List recall and precision per label.")] = False,
     as_json: options.Json = False,
     report: Annotated[
@@ -76,6 +79,8 @@ def evaluate(
         typer.echo(json.dumps({**about, **found.as_dict()}, ensure_ascii=False, indent=2))
         return
     _print(found, title)
+    if reliability:
+        _print_reliability(found)
     if per_phone:
         _print_phones(found)
     if confusions:
@@ -113,6 +118,8 @@ def _print(found: Evaluation, title: str) -> None:
         f"of the answers; {per_cent(1 - found.per)} % are right",
     )
     table.add_row("calibration error", f"{per_cent(found.ece)} %", "expected calibration error of the answers")
+    if found.calibration:
+        table.add_row("model's calibration", "", found.calibration)
     if found.unknown:
         names = " ".join(list(found.unknown)[:8]) + (" ..." if len(found.unknown) > 8 else "")
         count = sum(found.unknown.values())
@@ -128,6 +135,24 @@ def _print(found: Evaluation, title: str) -> None:
         table.add_row("left out", str(sum(found.dropped.values())), f"segments labelled {' '.join(found.dropped)}")
     if found.unlabelled:
         table.add_row("without a label", str(found.unlabelled), "segments, not scored")
+    common.console().print(table)
+
+
+def _print_reliability(found: Evaluation) -> None:
+    right, percent = "right", common.percent
+    table = common.table(
+        "posterior", ("answers", right), ("mean posterior %", right), ("right %", right),
+        f"{100 * found.interval.level:.0f} %, over {found.interval_over}s", title="Reliability",
+    )  # fmt: skip
+    for one in found.reliability:
+        assert one.interval is not None
+        low, high = one.interval.low, one.interval.high
+        between = one.interval.reason if low is None else f"{percent(low)} to {percent(high)}"
+        mark = "" if one.honest is not False else "  not the mean posterior"
+        table.add_row(
+            f"{one.low:.3f} to {one.high:.3f}", str(one.count), percent(one.confidence), percent(one.accuracy),
+            between + mark,
+        )  # fmt: skip
     common.console().print(table)
 
 

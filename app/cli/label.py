@@ -58,6 +58,15 @@ def label(
             "pronunciation (table and JSON).",
         ),
     ] = False,
+    sequences: Annotated[
+        int, typer.Option(help="Show the N most probable label sequences, with probabilities.", metavar="N", min=0)
+    ] = 0,
+    words: Annotated[
+        bool, typer.Option("--words", help="Show how probable it is that all labels of each word are right.")
+    ] = False,
+    hidden: Annotated[
+        bool, typer.Option("--hidden", help="Add the posteriors of the model's hidden variables (JSON).")
+    ] = False,
     fix: options.Fix = False,
     on_bad_segment: options.BadSegment = "refuse",
     gaps: options.Gaps = "across",
@@ -97,6 +106,8 @@ def label(
     right, in view of the sound and of all other given labels. Without such a label it is the posterior of the answer. The
     two are ranked separately.
     """
+    from phonechain.app.labelling.wanted import Wanted
+
     checked = options.check_options(
         utterance=utterance,
         shift=shift,
@@ -115,6 +126,9 @@ def label(
     picture.check_picture(plot, audio.is_dir())
     if all_speakers and (tier is not None or audio.is_dir()):
         raise SettingsError("--all-speakers: expected one recording and no --tier, got a folder or a tier")
+    wanted = Wanted(sequences, words, hidden)
+    if wanted and audio.is_dir():
+        raise SettingsError("--sequences, --words and --hidden: expected one recording, got a folder")
     if audio.is_dir():
         if segments is not None:
             raise SettingsError(f"SEGMENTS ({segments}) cannot be given with a folder: they lie beside its recordings")
@@ -126,14 +140,31 @@ def label(
     common.check_file(segments, "an annotation file")
     common.check_output(out)
     form = _output_format(format, out)
+    if wanted and form not in (("json",) if hidden else ("json", "table")):
+        raise SettingsError(f"--format: expected json{'' if hidden else ' or table'} with these options, got {form}")
     labeler = common.load_model(model)
     support = bool(doubtful) or table is not None
+    from phonechain.app.labelling.sequences import describe
+
     if all_speakers:
         labelled_tiers = label_all_speakers(labeler, audio, segments, normalise=normalise, support=support, **checked)
     else:
         labelled_tiers = [label_files(labeler, audio, segments, normalise=normalise, support=support, **checked)]
     common.warn(dict.fromkeys(notice for ready, _ in labelled_tiers for notice in ready.notices))
-    answers.write(labeler, model, labelled_tiers, form, out, all_speakers=all_speakers, entropy=entropy, gop=gop)
+    more = (
+        [describe(labeler, ready, own, wanted, normalise=normalise) for ready, own in labelled_tiers] if wanted else []
+    )
+    answers.write(
+        labeler,
+        model,
+        labelled_tiers,
+        form,
+        out,
+        all_speakers=all_speakers,
+        entropy=entropy or sequences > 0,
+        gop=gop,
+        more=more,
+    )
     if plot is not None:
         picture.draw(audio, channel, labelled_tiers, plot)
     if doubtful or table is not None:
@@ -185,16 +216,16 @@ def label_files(
     known = labeler.label_set_.mapped(mapping)
     with common.naming(audio, AudioError):
         ready = pipeline.prepare_utterance(audio, segmentation, labeler.features_, known=known, **more)
+    ready.normalised = mode = labeler.normalisation(normalise)
     [labelled] = pipeline.label_sequences(
-        labeler,
+        labeler.model_,
         [(ready.inputs, ready.segments, ready.starts)],
         n_best=n_best,
         decode=decode,
         comparisons=[ready.comparison],
-        normalise=normalise,
+        mode=mode,
         support=support,
     )
-    ready.normalised = labeler.normalisation(normalise)
     return ready, labelled
 
 

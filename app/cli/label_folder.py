@@ -62,6 +62,7 @@ def label_folder(
     form = _check_arguments(root, out, format, doubtful, table)
     pairs, problems = folder.pairs(root, raw=options.pop("raw", None))
     labeler = common.load_model(model)
+    mode = labeler.normalisation(normalise, known_speakers=True)
     decoding = {name: options.pop(name) for name in ("n_best", "decode")}
     if options.pop("utterance", None) is not None:
         raise SettingsError("--utterance cannot be given with a folder: the names of its recordings decide")
@@ -82,17 +83,17 @@ def label_folder(
             work = _prepare(pairs[at : at + BATCH], root, out, form, labeler, options, fail)
             speakers: dict[str, int] = {}
             batch = label_sequences(
-                labeler,
+                labeler.model_,
                 [(one.ready.inputs, one.ready.segments, one.ready.starts) for one in work],
                 comparisons=[one.ready.comparison for one in work],
                 groups=[speakers.setdefault(one.pair.speaker or f"\0{n}", len(speakers)) for n, one in enumerate(work)],
-                normalise=normalise,
+                mode=mode,
                 support=bool(doubtful) or table is not None,
                 **decoding,
             )
             for one, labelled in zip(work, batch, strict=True):
                 file = one.pair.file
-                one.ready.normalised = labeler.normalisation(normalise, known_speakers=True)
+                one.ready.normalised = mode
                 try:
                     if out is not None:
                         data = answers.render(labeler, model, one.ready, labelled, one.format, entropy=entropy, gop=gop)

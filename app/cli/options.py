@@ -41,7 +41,7 @@ Normalise = Annotated[
     str | None,
     typer.Option(
         help="Normalise features over the recording, the speaker (of a folder), or the model's training set alone, which "
-        "makes no answer depend on distant sound. Default: the most that the model was trained for.",
+        "makes no answer depend on distant sound. Default: the widest that the model was trained for.",
         metavar="recording|speaker|model",
     ),
 ]
@@ -58,7 +58,7 @@ Gaps = Annotated[
 MaxGap = Annotated[float, typer.Option(help="Longest gap (seconds) within a chain, with --gaps break.")]
 LabelMap = Annotated[
     Path | None,
-    typer.Option("--map", help="File that maps given labels to the model's, JSON or two columns; - maps to none."),
+    typer.Option("--map", help="File that maps given labels to the model's, JSON or two columns; - for no label."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
@@ -71,14 +71,14 @@ def check_options(**options: Any) -> dict[str, Any]:
     """
     from pydantic import ValidationError
 
-    from phonechain.app.problems.wording import expected
+    from phonechain.app.problems.wording import describe
     from phonechain.app.schemas.classify import ClassifyOptions
 
     try:
         known = ClassifyOptions(**options)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        raise SettingsError(f"--{str(first['loc'][0]).replace('_', '-')}: {expected(first)}") from None
+        raise SettingsError(f"--{str(first['loc'][0]).replace('_', '-')}: {describe(first)}") from None
     values = {name: getattr(known, name) for name in options}
     if "max_gap" in values:
         values["gaps"] = known.gap_rule

@@ -35,13 +35,10 @@ def check_picture(out: Path | None, folder: bool) -> None:
 def draw(audio: Path, channel: str, labelled: Sequence[tuple[Prepared, Sequence[LabelledSegment]]], out: Path) -> None:
     """Write the picture of one recording and its first labelled tier. Raises SettingsError, OSError."""
     from phonechain import plot
-    from phonechain.features.annotation.base import is_derived
     from phonechain.features.audio.reader import decode
 
     ready, segments = labelled[0]
-    tiers = [
-        t for t in ready.annotation.tiers if t is not ready.tier and t.kind == "interval" and not is_derived(t.name)
-    ]
+    tiers = [t for t in ready.annotation.interval_tiers() if t is not ready.tier]
     sound = decode(audio, channel=int(channel) if channel.isdecimal() else "mix", rate=16000)
     figure = plot.utterance(sound, segments, tiers=tiers[:6], title=audio.name)
     buffer = io.BytesIO()

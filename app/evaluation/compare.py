@@ -13,8 +13,9 @@ from phonechain.features.corpora import Corpus
 from phonechain.features.errors import CorpusError, ModelFileError
 from phonechain.features.segments import Utterance
 from phonechain.model import pretrained_path
-from phonechain.model.labeler import Decoding, PhoneLabeler
+from phonechain.model.labeler import PhoneLabeler
 from phonechain.model.learning.training import Progress
+from phonechain.model.phone_model import Decoding
 from phonechain.model.scoring.comparison import (
     Marks,
     SystemComparison,

@@ -23,7 +23,7 @@ from phonechain.app.http.uploads import BINARY
 from phonechain.app.problems.documents import MEDIA_TYPE, TYPES
 from phonechain.app.samples import EXAMPLES
 from phonechain.app.schemas import align
-from phonechain.app.schemas.classify import ClassifyAnswer, ClassifyBody, ClassifyOptions
+from phonechain.app.schemas.classify import ClassifyAnswer, ClassifyBody, ClassifyOptions, SpeakersAnswer
 from phonechain.app.schemas.corpora import RegisterCorpus
 from phonechain.app.schemas.jobs import EvaluateJob, LabelJob, TrainJob
 from phonechain.app.schemas.problems import Problem
@@ -135,7 +135,10 @@ def install(app: FastAPI) -> None:
 
 def _add_models(schema: dict[str, Any]) -> None:
     _, definitions = models_json_schema([(ClassifyBody, "validation")], ref_template=_REF)
-    _, answers = models_json_schema([(ClassifyAnswer, "serialization"), (Problem, "serialization")], ref_template=_REF)
+    _, answers = models_json_schema(
+        [(ClassifyAnswer, "serialization"), (SpeakersAnswer, "serialization"), (Problem, "serialization")],
+        ref_template=_REF,
+    )
     _, forms = models_json_schema(
         [
             (TrainJob, "validation"),
@@ -211,7 +214,8 @@ def _describe_classify(operation: dict[str, Any]) -> None:
     }
     # The options are understood here too; named once, in the query, a page that fills in defaults sends them once.
     asked: dict[str, Any] = {"schema": {"$ref": _REF.format(model="ClassifyBody")}}
-    answered: dict[str, Any] = {"schema": {"$ref": _REF.format(model="ClassifyAnswer")}}
+    either = [{"$ref": _REF.format(model=name)} for name in ("ClassifyAnswer", "SpeakersAnswer")]
+    answered: dict[str, Any] = {"schema": {"anyOf": either}}
     if known:
         asked["examples"] = {"sample": {"summary": "The first word of the sample", "value": known["json"]["request"]}}
         answered["examples"] = {

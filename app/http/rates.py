@@ -23,7 +23,7 @@ MOST = 100_000
 
 
 class Buckets:
-    """`limit` tokens a minute for each name. The clock is in seconds."""
+    """`limit` tokens per minute for each name. The clock is in seconds."""
 
     def __init__(self, limit: int, clock: Callable[[], float] = time.monotonic) -> None:
         self.limit = limit

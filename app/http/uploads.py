@@ -1,4 +1,6 @@
-"""Bodies of requests: JSON objects, and files that become blobs: streamed to the disk, counted and hashed on the way."""
+"""What comes with a request: forms and JSON objects; files that become blobs, streamed to the disk, counted and hashed
+on the way; and whether the client still waits.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +8,31 @@ import asyncio
 import contextlib
 import json
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection, Container, Coroutine, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
-from starlette.datastructures import FormData, UploadFile
+from pydantic import BaseModel, ValidationError
+from starlette.datastructures import FormData, QueryParams, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
-from phonechain.app.problems.errors import BodyTooLarge, MalformedBody, StorageFull
+from phonechain.app.problems.documents import MOST_FINDINGS, finding, invalid_request
+from phonechain.app.problems.errors import (
+    BodyTooLarge,
+    InvalidRequest,
+    MalformedBody,
+    StorageFull,
+    UnsupportedMediaType,
+)
+from phonechain.app.problems.options import wrong_option
 from phonechain.app.storage.blobs import CHUNK, Writing
 from phonechain.app.storage.database import full
 from phonechain.app.storage.workspace import Workspace
+
+T = TypeVar("T")
+M = TypeVar("M", bound=BaseModel)
 
 BINARY = {"type": "string", "format": "binary", "contentMediaType": "application/octet-stream"}
 """The schema of a file. `contentMediaType` is OpenAPI 3.1's word for it; generators of clients look for `format`."""
@@ -36,6 +51,135 @@ def parse_object(document: bytes) -> dict[str, Any]:
     return body
 
 
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file of a form: its bytes, and its name where the client gave one."""
+
+    data: bytes
+    name: str | None = None
+
+
+@dataclass(slots=True)
+class Upload:
+    """A body as it came: either `document`, the bytes of one JSON object, or the files and fields of a form."""
+
+    document: bytes | None = None
+    files: dict[str, File] = field(default_factory=dict)
+    fields: dict[str, str] = field(default_factory=dict)
+
+
+async def receive(request: Request, largest: int, files: Collection[str], texts: Container[str] = ()) -> Upload:
+    """The parts of the body, unparsed.
+
+    Args:
+        largest: bytes of the largest field.
+        files: names of the files that a form may have.
+        texts: those of them that may be text fields instead.
+
+    Raises:
+        UnsupportedMediaType, InvalidRequest, BodyTooLarge: it cannot be taken apart.
+    """
+    kind = request.state.media_type
+    if kind == "application/json":
+        return Upload(document=await request.body())
+    if kind != "multipart/form-data":
+        got = kind[:80] or "none"
+        raise UnsupportedMediaType(
+            f"expected the media type multipart/form-data or application/json, got {got}", value=got
+        )
+    upload = Upload()
+    async with read_form(request, files=4, fields=32, part=largest) as form:
+        for name, part in form.multi_items():
+            short = name[:80]
+            if name in upload.fields or name in upload.files:
+                raise InvalidRequest(f"expected {short} once, got it again", pointer=short)
+            if isinstance(part, UploadFile):
+                if name not in files:
+                    known = " and ".join(files)
+                    raise InvalidRequest(f"expected the files {known}, got a file {short!r}", pointer=short)
+                upload.files[name] = File(await part.read(), part.filename)
+            elif name not in files:
+                upload.fields[name] = part
+            elif name in texts:
+                upload.files[name] = File(part.encode("utf-8"))
+            else:
+                raise InvalidRequest(
+                    f"expected {name} as a file (curl: -F {name}=@FILE), got a text field", pointer=name
+                )
+    return upload
+
+
+def parse_options(
+    options: type[BaseModel],
+    schema: type[M],
+    body: Mapping[str, Any],
+    query: QueryParams,
+    context: Mapping[str, Any] | None = None,
+) -> M:
+    """What a request says in its body and in its query, by `schema`; an option may stand in both if it means the same.
+
+    Args:
+        options: those that the query may have; each has a default.
+        context: for the schema's validators.
+
+    Raises:
+        InvalidRequest: with every finding, each at its place in query or body.
+    """
+    findings = []
+    for name in query:
+        count = len(query.getlist(name))
+        if name not in options.model_fields:
+            said = wrong_option(name, list(options.model_fields))
+            findings.append({"detail": f"{name[:80]}: {said}", "parameter": name[:80]})
+        elif count > 1:
+            findings.append({"detail": f"{name}: expected one value, got {count}", "parameter": name})
+    if findings:
+        raise invalid_request(findings)
+    for name in sorted(set(body) & set(query)):
+        if not _same_option(options, name, body[name], query[name]):
+            raise InvalidRequest(
+                f"expected one value of {name}, got another in the query than in the body", pointer=name
+            )
+    try:
+        return schema.model_validate({**query, **body}, context=dict(context or {}))
+    except ValidationError as error:
+        entries = error.errors(include_url=False)[:MOST_FINDINGS]
+        places = ["query" if entry["loc"] and entry["loc"][0] in query else "body" for entry in entries]
+        found = [finding(place, entry, schema) for place, entry in zip(places, entries, strict=True)]
+        raise invalid_request(found) from None
+
+
+def _same_option(options: type[BaseModel], name: str, one: Any, other: Any) -> bool:
+    """Whether two spellings of an option mean the same, such as 3 and "3"."""
+    try:
+        first, second = (options.model_validate({name: value}) for value in (one, other))
+    except ValidationError:
+        return False
+    return bool(getattr(first, name) == getattr(second, name))
+
+
+async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
+    """The result of `work`, which is cancelled when the client leaves; the body must have been read.
+
+    Raises:
+        ClientDisconnect.
+    """
+    task, left = asyncio.create_task(work), asyncio.create_task(_client_left(request))
+    try:
+        await asyncio.wait((task, left), return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise ClientDisconnect
+        return await task
+    finally:
+        task.cancel()
+        left.cancel()
+
+
+async def _client_left(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
 async def keep_body(request: Request, workspace: Workspace, limit: int) -> str:
     """The digest of the body as a blob. Raises BodyTooLarge, StorageFull."""
     return await _keep(request.stream(), workspace, limit)
@@ -44,13 +188,13 @@ async def keep_body(request: Request, workspace: Workspace, limit: int) -> str:
 async def keep_file(file: IO[bytes], workspace: Workspace, limit: int) -> str:
     """The digest of an uploaded file as a blob. Raises BodyTooLarge, StorageFull."""
 
-    def copied() -> str:
+    def copy() -> str:
         with workspace.store.writing() as out:
             while data := file.read(CHUNK):
                 _write(out, data, limit)
         return out.digest
 
-    return await asyncio.to_thread(copied)
+    return await asyncio.to_thread(copy)
 
 
 async def _keep(stream: AsyncIterator[bytes], workspace: Workspace, limit: int) -> str:

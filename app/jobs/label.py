@@ -22,8 +22,8 @@ from phonechain.app.jobs import execution, repository
 from phonechain.app.jobs.outage import Throttle, retry_database
 from phonechain.app.labelling import conversion
 from phonechain.app.labelling import pipeline as labelling
-from phonechain.app.labelling.pipeline import Gaps, Skipped
-from phonechain.app.schemas.classify import finite, folding, gaps_done, given, rounded
+from phonechain.app.labelling.pipeline import Gaps
+from phonechain.app.schemas.classify import folding, gaps_to_json, segment_to_json
 from phonechain.app.storage import references
 from phonechain.app.storage.tables import FileError, Job, Shard
 from phonechain.app.storage.workspace import Workspace
@@ -83,6 +83,7 @@ def run_part(workspace: Workspace, id: str, number: int) -> None:
 
 def _label(job: Job, lines: Sequence[Line], files: Files, model: PhoneLabeler, still_wanted: Throttle) -> _Part:
     options = job.spec["options"]
+    mode = model.normalisation(options.get("normalise"), known_speakers=True)
     part = _Part()
     for at in range(0, len(lines), BATCH):
         ready: list[tuple[Line, Prepared]] = []
@@ -94,11 +95,11 @@ def _label(job: Job, lines: Sequence[Line], files: Files, model: PhoneLabeler, s
                 part.errors.append(execution.file_error(job.id, line.index, line.id, error))
         speakers: dict[str, int] = {}
         answers = labelling.label_sequences(
-            model,
+            model.model_,
             [(prepared.inputs, prepared.segments, prepared.starts) for _, prepared in ready],
             n_best=options["n_best"],
             decode=options["decode"],
-            normalise=options.get("normalise"),
+            mode=mode,
             comparisons=[prepared.comparison for _, prepared in ready],
             groups=[speakers.setdefault(line.speaker or f"\0{line.id}", len(speakers)) for line, _ in ready],
         )
@@ -160,29 +161,15 @@ def _row(line: Line, prepared: Prepared, labelled: Sequence[LabelledSegment], en
         "split": line.split,
         "duration": round(prepared.duration, 6),
         "tier": prepared.tier.name,
-        "segments": [_segment(segment, entropy) for segment in labelling.with_skipped(prepared, labelled)],
+        "segments": [
+            segment_to_json(segment, entropy=entropy, lone=False)
+            for segment in labelling.with_skipped(prepared, labelled)
+        ],
         **folding(prepared.comparison),
-        "gaps": gaps_done(prepared.gaps, len(prepared.starts) + 1),
+        "gaps": gaps_to_json(prepared.gaps, len(prepared.starts) + 1),
         "warnings": [notice.as_dict() for notice in prepared.notices],
     }
     return json.dumps(row, ensure_ascii=False, allow_nan=False)
-
-
-def _segment(segment: LabelledSegment | Skipped, entropy: bool) -> dict[str, Any]:
-    out: dict[str, Any] = {
-        "start": finite(segment.start),
-        "end": finite(segment.end),
-        "label": segment.label,
-        "posterior": rounded(segment.posterior),
-    }
-    if len(segment.n_best) > 1:
-        out["n_best"] = [{"label": label, "posterior": rounded(p)} for label, p in segment.n_best]
-    out |= given(segment)
-    if entropy:
-        out["entropy"] = rounded(segment.entropy)
-    if isinstance(segment, Skipped):
-        out["skipped"] = segment.reason
-    return out
 
 
 def _store(workspace: Workspace, part: _Part) -> str:

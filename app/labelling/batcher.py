@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from phonechain.app.labelling.pipeline import label_sequences
@@ -27,7 +28,8 @@ from phonechain.features.segments import Segment
 
 if TYPE_CHECKING:
     from phonechain.model.answers import LabelledSegment
-    from phonechain.model.labeler import Decoding
+    from phonechain.model.learning.normaliser import Mode
+    from phonechain.model.phone_model import Decoding
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -47,9 +49,9 @@ class _Item:
     decode: Decoding
     answer: asyncio.Future[Scored]
     since: float
+    mode: Mode
     starts: Sequence[int] = ()
     comparison: LabelComparison | None = None
-    normalise: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,12 +131,12 @@ class Batcher:
             self.taken -= 1
             self._wake.set()
 
-    async def in_pool(self, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run `work` in the pool of decoding threads."""
+    def in_pool(self, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[R]:
+        """What `work` returns, run in the pool of decoding threads."""
         assert self._pool is not None
-        return await asyncio.get_running_loop().run_in_executor(self._pool, lambda: work(*args, **kwargs))
+        return asyncio.get_running_loop().run_in_executor(self._pool, partial(work, *args, **kwargs))
 
-    async def label(
+    def label(
         self,
         entry: Entry,
         inputs: Inputs,
@@ -144,19 +146,20 @@ class Batcher:
         decode: Decoding,
         starts: Sequence[int] = (),
         comparison: LabelComparison | None = None,
-        normalise: str | None = None,
-    ) -> Scored:
-        """Label one utterance, in a batch with whatever else waits for the same model.
+        mode: Mode | None = None,
+    ) -> asyncio.Future[Scored]:
+        """The labels of one utterance, from a batch with whatever else waits for the same model.
 
         At each place in `starts` a new sequence begins, over whose start the chain does not run; `comparison` says how the
-        given labels are compared, `normalise` over what features are normalised.
+        given labels are compared, `mode` over what features are normalised: by default as the model was trained for.
         """
         answer: asyncio.Future[Scored] = asyncio.get_running_loop().create_future()
+        mode = mode or entry.model.normaliser.check_mode(None, known_speakers=False)
         self._waiting.append(
-            _Item(entry, inputs, segments, n_best, decode, answer, time.perf_counter(), starts, comparison, normalise)
+            _Item(entry, inputs, segments, n_best, decode, answer, time.perf_counter(), mode, starts, comparison)
         )
         self._wake.set()
-        return await answer
+        return answer
 
     async def _work(self) -> None:
         loop = asyncio.get_running_loop()
@@ -183,9 +186,11 @@ class Batcher:
         for item in sorted(self._waiting, key=_turn):
             if item.answer.done():  # its client has gone
                 continue
-            alike = not batch or (item.entry, item.decode, item.normalise) == (
-                batch[0].entry, batch[0].decode, batch[0].normalise,
-            )  # fmt: skip
+            alike = not batch or (item.entry, item.decode, item.mode) == (
+                batch[0].entry,
+                batch[0].decode,
+                batch[0].mode,
+            )
             if alike and (not batch or total + len(item.segments) <= self.settings.batch_segments):
                 batch.append(item)
                 total += len(item.segments)
@@ -205,12 +210,12 @@ def _label_batch(batch: Sequence[_Item]) -> list[Scored | Exception]:
     first = batch[0]
     try:
         labelled = label_sequences(
-            first.entry.labeler,
+            first.entry.model,
             [(item.inputs, item.segments, item.starts) for item in batch],
             n_best=max(item.n_best for item in batch),
             decode=first.decode,
             comparisons=[item.comparison for item in batch],
-            normalise=first.normalise,
+            mode=first.mode,
         )
     except Exception as error:
         if len(batch) == 1:

@@ -40,7 +40,7 @@ def convert(
 
     Args:
         tier: the one to write, with the answers to it; None writes every tier that the format has room for.
-        rate: samples a second, for TIMIT, which counts in samples without naming their rate; None takes 16000.
+        rate: samples per second, for TIMIT, which counts in samples without naming their rate; None takes 16000.
         recording: what a file calls it that may hold several (CTM, MLF).
 
     Raises:
@@ -174,7 +174,7 @@ def audio_beside(file: Path) -> Path | None:
 
 
 def rate_beside(file: Path) -> int | None:
-    """Samples a second of that recording, as its header says."""
+    """Samples per second of that recording, as its header says."""
     audio = audio_beside(file)
     return rate_of(audio) if audio is not None else None
 
@@ -185,6 +185,6 @@ def suffix(form: str) -> str:
     return USUAL.get(usual, usual)
 
 
-def renamed(file: Path, form: str) -> Path:
+def rename_to(file: Path, form: str) -> Path:
     """The file's path with the usual suffix of a format in place of its own."""
     return file.with_name(notation.stem_of(file.name) + suffix(form))

@@ -15,7 +15,7 @@ from phonechain.app.labelling import conversion
 from phonechain.app.problems.errors import TooManySegments
 from phonechain.features import annotation as notation
 from phonechain.features.annotation import Annotation, Tier, timit
-from phonechain.features.annotation.base import is_derived, shown
+from phonechain.features.annotation.base import shown
 from phonechain.features.audio import reader as sound
 from phonechain.features.audio.raw import RawFormat
 from phonechain.features.audio.reader import Audio
@@ -37,8 +37,8 @@ from phonechain.features.segments import ROUNDING, OnBadSegment, Segment, prepar
 
 if TYPE_CHECKING:
     from phonechain.model.answers import LabelledSegment
-    from phonechain.model.labeler import Decoding, PhoneLabeler
     from phonechain.model.learning.normaliser import Mode
+    from phonechain.model.phone_model import Decoding, PhoneModel
 
 LISTED = "json"
 """The format name of segments that came as a plain list."""
@@ -98,7 +98,7 @@ class Prepared:
     skipped: tuple[tuple[int, Skipped], ...] = ()
     gaps: Gaps = Gaps()
     rate: int | None = None
-    """Samples a second of the recording."""
+    """Samples per second of the recording."""
     normalised: Mode | None = None
     """Over what the features were normalised when it was labelled."""
     recording: str | None = None
@@ -152,7 +152,7 @@ def prepare_utterance(
     if not segments:
         raise NoSegments("expected at least one segment, got none", pointer="segments", value=0, limit=1)
     check_count(len(segments), max_segments)
-    comparison, label_notices = (None, ()) if known is None else compare_labels(known, segmentation, chosen)
+    comparison, label_notices = (None, ()) if known is None else compare_labels(known, segmentation, chosen, segments)
     if channel == "mix" and segmentation.channel is not None and not isinstance(audio, Audio):
         channel, said = channel_of(segmentation, audio)
         tier_notices = (*tier_notices, *said)
@@ -169,16 +169,17 @@ def prepare_utterance(
         segmentation = conversion.at_rate(segmentation, timit.RATE, rate)
         chosen = segmentation.tiers[index]
         segments = notation.tier_segments(chosen)
+    duration = decoded.duration
     indices: Sequence[int] = ()
     aside: tuple[tuple[int, Skipped], ...] = ()
     if on_bad_segment == "skip":
-        sifted = sift(segments, decoded.duration, fix=fix, lines=chosen.lines)
+        sifted = sift(segments, duration, fix=fix, lines=chosen.lines)
         aside = _set_aside(segments, sifted.problems)
         segments, indices = sifted.segments, sifted.indices
         segment_notices = (*sifted.notices, *(Notice("segment-skipped", s.reason, f"segments/{i}") for i, s in aside))
     else:
         try:
-            segments, segment_notices = prepare(segments, decoded.duration, fix=fix, lines=chosen.lines)
+            segments, segment_notices = prepare(segments, duration, fix=fix, lines=chosen.lines)
         except SegmentError as error:
             cut = next((n for n in decoded.notices if n.code == "audio-truncated"), None)
             if cut is None or any(p.kind not in ("past-end", "after-end") for p in error.problems):
@@ -194,7 +195,7 @@ def prepare_utterance(
         chosen,
         segments,
         extract_inputs(decoded, segments, settings),
-        decoded.duration,
+        duration,
         (*segmentation.notices, *tier_notices, *label_notices, *decoded.notices, *segment_notices),
         starts=breaks(segments, gaps),
         indices=indices,
@@ -206,18 +207,19 @@ def prepare_utterance(
     )
 
 
-def compare_labels(known: LabelSet, annotation: Annotation, tier: Tier) -> tuple[LabelComparison, tuple[Notice, ...]]:
-    """How the labels of a tier are compared with a model's, and what to know about it.
+def compare_labels(
+    known: LabelSet, annotation: Annotation, tier: Tier, segments: Sequence[Segment]
+) -> tuple[LabelComparison, tuple[Notice, ...]]:
+    """How the labels of a tier, which has these segments, are compared with a model's, and what to know about it.
 
     Raises:
         WordTier: the tier holds words, and the annotation has a tier that looks like phones.
     """
-    segments = notation.tier_segments(tier)
     comparison = known.compare([s.label for s in segments])
     found = sum(comparison.known.values())
     if 2 * found >= sum(1 for s in segments if s.label) or not looks_like_words(segments):
         return comparison, comparison.notices()
-    others = [t for t in annotation.tiers if t is not tier and _may_be_phones(t)]
+    others = [t for t in annotation.interval_tiers() if t is not tier and _may_be_phones(t)]
     labels = ", ".join(shown(label) for label in list(comparison.unknown)[:3])
     if others:
         names = ", ".join(shown(t.name) for t in others)
@@ -232,9 +234,7 @@ def compare_labels(known: LabelSet, annotation: Annotation, tier: Tier) -> tuple
 
 
 def _may_be_phones(tier: Tier) -> bool:
-    """Whether a tier has labelled intervals that do not look like words, nor like another tier's answers."""
-    if tier.kind != "interval" or is_derived(tier.name):
-        return False
+    """Whether a tier has labelled intervals that do not look like words."""
     segments = notation.tier_segments(tier)
     return any(s.label for s in segments) and not looks_like_words(segments)
 
@@ -259,28 +259,27 @@ def breaks(segments: Sequence[Segment], gaps: Gaps) -> tuple[int, ...]:
 
 
 def label_sequences(
-    labeler: PhoneLabeler,
+    model: PhoneModel,
     items: Sequence[tuple[Inputs, Sequence[Segment], Sequence[int]]],
     *,
+    mode: Mode,
     n_best: int = 1,
     decode: Decoding = "posterior",
     groups: Sequence[int] | None = None,
     comparisons: Sequence[LabelComparison | None] | None = None,
-    normalise: str | None = None,
     support: bool = False,
 ) -> list[list[LabelledSegment]]:
     """Label several utterances, each (inputs, segments, starts), in one batch.
 
-    `groups` says which speaker each is of, `normalise` over what features are normalised: see `PhoneLabeler.normalisation`.
+    `mode` says over what features are normalised (see `PhoneLabeler.normalisation`), `groups` which speaker each is of.
 
     An utterance with `starts` goes to the model as several sequences of one speaker, and comes back as one. `comparisons`
     say how the given labels of each are compared; None chooses the folding that fits the utterance. `support` says whether
     given labels get the probability that they are right in view of the others.
     """
-    known = labeler.label_set_
     ready = [None] * len(items) if comparisons is None else comparisons
     how = [
-        known.compare([s.label for s in own]) if comparison is None else comparison
+        model.label_set.compare([s.label for s in own]) if comparison is None else comparison
         for (_, own, _), comparison in zip(items, ready, strict=True)
     ]
     inputs: list[Inputs] = []
@@ -292,15 +291,13 @@ def label_sequences(
             inputs.append(own_inputs.part(begin, end) if starts else own_inputs)
             segments.append(own[begin:end])
             owners.append(n)
-    mode = labeler.normalisation(normalise, known_speakers=groups is not None)
-    together = [groups[n] for n in owners] if mode == "speaker" and groups is not None else owners
-    answers = labeler.label_inputs(
+    answers = model.label(
         inputs,
-        segments=segments,
+        segments,
         n_best=n_best,
         decode=decode,
-        groups=together,
-        normalise="model" if mode == "model" else None,
+        groups=[groups[n] for n in owners] if mode == "speaker" and groups is not None else owners,
+        mode=mode,
         comparisons=[how[n] for n in owners],
         support=support,
     )
@@ -353,8 +350,3 @@ def _render(prepared: Prepared, labelled: Sequence[LabelledSegment], format: str
         source, tier, [segment.label for segment in labelled], [segment.posterior for segment in labelled]
     )
     return conversion.render(answer, format, rate=prepared.rate, recording=prepared.recording)
-
-
-def media_type(format: str) -> str:
-    """The media type of an annotation format."""
-    return notation.FORMATS[format].media_type

@@ -17,7 +17,7 @@ from phonechain.app.labelling import conversion, pipeline
 from phonechain.app.labelling.pipeline import Prepared
 from phonechain.features import annotation as notation
 from phonechain.features.annotation import Annotation, Tier
-from phonechain.features.annotation.base import is_derived, nfc, shown
+from phonechain.features.annotation.base import nfc, shown
 from phonechain.features.annotation.tiers import is_phone_tier
 from phonechain.features.audio import reader as sound
 from phonechain.features.audio.raw import RawFormat
@@ -26,7 +26,8 @@ from phonechain.features.phones.comparison import LabelSet
 
 if TYPE_CHECKING:
     from phonechain.model.answers import LabelledSegment
-    from phonechain.model.labeler import Decoding, PhoneLabeler
+    from phonechain.model.labeler import PhoneLabeler
+    from phonechain.model.phone_model import Decoding
 
 _LEADING = re.compile(r"(?:phones?|phonetic|mau)\W", re.IGNORECASE)
 
@@ -39,11 +40,8 @@ def phone_tiers(annotation: Annotation) -> list[Tier]:
     """
     found = [
         tier
-        for tier in annotation.tiers
-        if tier.kind == "interval"
-        and not is_derived(tier.name)
-        and (is_phone_tier(tier.name) or _LEADING.match(nfc(tier.name).strip()))
-        and tier.labelled()
+        for tier in annotation.interval_tiers()
+        if (is_phone_tier(tier.name) or _LEADING.match(nfc(tier.name).strip())) and tier.labelled()
     ]
     if not found:
         raise NoSegments(
@@ -53,22 +51,18 @@ def phone_tiers(annotation: Annotation) -> list[Tier]:
     return found
 
 
-def label_speakers(
+def prepare_speakers(
     labeler: PhoneLabeler,
     audio: bytes | Path,
     annotation: Annotation,
     *,
     known: LabelSet,
-    n_best: int = 1,
-    decode: Decoding = "posterior",
-    normalise: str | None = None,
-    support: bool = False,
     channel: Any = "mix",
     max_seconds: float = 3600.0,
     raw: RawFormat | None = None,
     **options: Any,
-) -> list[tuple[Prepared, list[LabelledSegment]]]:
-    """Label every speaker's phone tier: the sound is decoded once, and one batch has them all.
+) -> list[Prepared]:
+    """Every speaker's phone tier, ready to be labelled; the sound is decoded once.
 
     Args:
         known: the model's labels; one folding is chosen for the labels of all speakers together.
@@ -82,23 +76,43 @@ def label_speakers(
     decoded = sound.decode(audio, channel=channel, rate=labeler.features_.rate, max_seconds=max_seconds, raw=raw)
     together = known.compare(s.label for tier in tiers for s in notation.tier_segments(tier))
     fixed = replace(known, steps=together.steps)
-    ready = [
+    return [
         pipeline.prepare_utterance(
             decoded, annotation, labeler.features_, chosen=tier, known=fixed, recording=recording, **options
         )
         for tier in tiers
     ]
+
+
+def label_speakers(
+    labeler: PhoneLabeler,
+    audio: bytes | Path,
+    annotation: Annotation,
+    *,
+    n_best: int = 1,
+    decode: Decoding = "posterior",
+    normalise: str | None = None,
+    support: bool = False,
+    **options: Any,
+) -> list[tuple[Prepared, list[LabelledSegment]]]:
+    """Label every speaker's phone tier in one batch; `options` as for `prepare_speakers`.
+
+    Raises:
+        PhonechainError: what came cannot be used.
+    """
+    ready = prepare_speakers(labeler, audio, annotation, **options)
+    mode = labeler.normalisation(normalise)
     answers = pipeline.label_sequences(
-        labeler,
+        labeler.model_,
         [(one.inputs, one.segments, one.starts) for one in ready],
         n_best=n_best,
         decode=decode,
         comparisons=[one.comparison for one in ready],
-        normalise=normalise,
+        mode=mode,
         support=support,
     )
     for one in ready:
-        one.normalised = labeler.normalisation(normalise)
+        one.normalised = mode
     return list(zip(ready, answers, strict=True))
 
 

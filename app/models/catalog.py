@@ -27,6 +27,7 @@ from phonechain.features.errors import ModelFileError, SettingsError
 if TYPE_CHECKING:
     from phonechain.model.files.header import Header
     from phonechain.model.labeler import PhoneLabeler
+    from phonechain.model.phone_model import PhoneModel
 
 FRESH = 1.0
 """Seconds for which an answer of the database is good."""
@@ -45,6 +46,11 @@ class Entry:
 
     name: str
     labeler: PhoneLabeler
+
+    @cached_property
+    def model(self) -> PhoneModel:
+        """The network with all that labelling needs."""
+        return self.labeler.model_
 
     @cached_property
     def version(self) -> str:

@@ -29,7 +29,7 @@ from starlette.types import Scope
 from phonechain.app.problems.errors import InvalidRequest, ServiceError
 from phonechain.app.problems.options import known_options, wrong_option
 from phonechain.app.problems.types import TYPES, ProblemType
-from phonechain.app.problems.wording import expected, short
+from phonechain.app.problems.wording import describe, short
 from phonechain.features.errors import AnnotationSyntaxError, PhonechainError, SegmentError
 
 MEDIA_TYPE = "application/problem+json"
@@ -80,7 +80,7 @@ def finding(source: str, entry: Mapping[str, Any], kind: Any = None) -> dict[str
     where = {"pointer": f"#/{place}" if place else "#"} if source == "body" else {"parameter": place}
     facts = {} if entry["type"] == "missing" else _facts(entry.get("input"), _bound(entry))
     known = known_options(kind, entry["loc"]) if entry["type"] == "extra_forbidden" else []
-    said = wrong_option(str(entry["loc"][-1]), known) if known else expected(entry)
+    said = wrong_option(str(entry["loc"][-1]), known) if known else describe(entry)
     return {"detail": f"{place or 'body'}: {said}", **where, **facts}
 
 

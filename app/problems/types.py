@@ -65,8 +65,8 @@ TYPES: dict[str, ProblemType] = {
             "body-slow",
             408,
             "The body came too slowly",
-            "The service waits a while for a body, and longer the more of it has come; the connection is closed then. Send the "
-            "request again, over a faster connection.",
+            "The service waits for a body, longer the more of it has arrived, and then closes the connection. Send the request "
+            "again, over a faster connection.",
         ),
         ProblemType(
             "host",
@@ -132,7 +132,7 @@ TYPES: dict[str, ProblemType] = {
             "annotation-tier",
             422,
             "No such tier",
-            "The annotation has no tier of the asked name; `tiers` lists those it has. Leave `tier` out to let the "
+            "The annotation has no tier of that name; `tiers` lists those it has. Leave `tier` out to let the "
             "service choose.",
         ),
         ProblemType(
@@ -189,8 +189,15 @@ TYPES: dict[str, ProblemType] = {
             "No such model",
             "The service has no model of this name. GET /models lists them.",
         ),
-        ProblemType("settings", 422, "A setting outside what it can be", "An option has a value that it cannot have."),
-        ProblemType("training", 422, "The training cannot go on", "The training stopped for the reason in `detail`."),
+        ProblemType(
+            "settings",
+            422,
+            "A setting is out of range",
+            "An option has a value that it cannot have; `detail` says what it may be.",
+        ),
+        ProblemType(
+            "training", 422, "The training cannot continue", "The training stopped for the reason in `detail`."
+        ),
         ProblemType(
             "request-invalid",
             422,
@@ -266,7 +273,7 @@ TYPES: dict[str, ProblemType] = {
         ProblemType(
             "archive-too-large",
             413,
-            "The archive unpacks to too much",
+            "The archive is too large once unpacked",
             "The archive has more members, or unpacks to more bytes, than the service takes; `limit` says how many. "
             "Counted while it is read, whatever its headers say.",
         ),

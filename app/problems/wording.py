@@ -10,7 +10,7 @@ LONGEST = 200
 """Characters of a value that an answer or a line repeats."""
 
 
-def expected(finding: Mapping[str, Any]) -> str:
+def describe(finding: Mapping[str, Any]) -> str:
     """One entry of `ValidationError.errors()` as a sentence without the place, which the caller adds."""
     if finding["type"] == "missing":
         return "expected a value, got none"

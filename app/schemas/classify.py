@@ -73,6 +73,10 @@ def parse_raw(value: Any) -> Any:
 _RAW_SCHEMA: dict[str, Any] = {"anyOf": [{"type": "string", "maxLength": 40}, {"type": "null"}]}
 
 
+MORE = ("sequences", "words", "hidden")
+"""Options whose answers are computed beside the labels (labelling/sequences.py)."""
+
+
 class ClassifyOptions(BaseModel):
     """The options of `POST /classify`, by the same names in the query, in a form and in a JSON body."""
 
@@ -81,6 +85,11 @@ class ClassifyOptions(BaseModel):
     model: str = Field("default", description="Name of the model; GET /models lists them.", max_length=200)
     tier: str | None = Field(
         None, description="Tier of the annotation that holds the segments; left out, the service chooses and says so."
+    )
+    all_speakers: bool = Field(
+        False,
+        description="Label the phone tiers of all speakers of the recording (`A - phones`, `phones@B`), each a chain of its "
+        "own: the answer has a member `tiers` with an answer for each, an annotation file new tiers for each.",
     )
     utterance: str | None = Field(
         None,
@@ -139,6 +148,23 @@ class ClassifyOptions(BaseModel):
     pronunciation: bool = Field(
         False, description="Also answer how well each segment fits its given label: goodness of pronunciation."
     )
+    sequences: int = Field(
+        0,
+        ge=0,
+        description="Also answer so many of the most probable label sequences with their probabilities, the probability of "
+        "the answered labels as a sequence, and the entropies of the sequence and of each segment (JSON; recordings of up "
+        "to 2,000 segments, and 10,000 segments times sequences).",
+    )
+    words: bool = Field(
+        False,
+        description="Also answer the confidence of each word of the annotation's tier of words: the probability that all "
+        "of its answered labels are right (JSON).",
+    )
+    hidden: bool = Field(
+        False,
+        description="Also answer the posteriors of the model's hidden variables, given the answered label of each segment "
+        "(JSON).",
+    )
     map: LabelMap = Field(
         None,
         description="Which label of the model each given label stands for, where no folding finds it: an object, or lines "
@@ -151,23 +177,31 @@ class ClassifyOptions(BaseModel):
     )
 
     @property
+    def asks_more(self) -> bool:
+        """Whether something is asked for that is computed beside the labels."""
+        return any(getattr(self, name) for name in MORE)
+
+    @property
     def gap_rule(self) -> Gaps:
         return Gaps(self.gaps, self.max_gap)
 
-    @field_validator("n_best")
+    @field_validator("n_best", "sequences")
     @classmethod
     def _within_limit(cls, value: int, info: ValidationInfo) -> int:
         limit = (info.context or {}).get("max_n_best")
         if limit is not None and value > limit:
-            raise PydanticCustomError("less_than_equal", "expected at most {le} labels", {"le": limit})
+            what = "labels" if info.field_name == "n_best" else "sequences"
+            raise PydanticCustomError("less_than_equal", f"expected at most {{le}} {what}", {"le": limit})
         return value
 
     @field_validator("format")
     @classmethod
-    def _known_format(cls, value: str) -> str:
+    def _known_format(cls, value: str, info: ValidationInfo) -> str:
         found = format_named(value)
         if found is None:
             raise PydanticCustomError("format", "expected one of {names}", {"names": ", ".join(answer_formats())})
+        if found.name != "json" and (asked := [name for name in MORE if info.data.get(name)]):
+            raise PydanticCustomError("format", "expected json with {options}", {"options": " and ".join(asked)})
         return found.name
 
 
@@ -252,6 +286,39 @@ class LabelledSegmentOut(BaseModel):
     skipped: str | None = Field(None, description="Why the segment was skipped; there only if it was.")
 
 
+class RankedSequenceOut(BaseModel):
+    """A label sequence and its probability."""
+
+    labels: list[str]
+    probability: float
+    log_probability: float = Field(description="Natural logarithm; the probability of a long sequence rounds to 0.")
+
+
+class SequenceOut(BaseModel):
+    """The labels of a chain as one sequence; with `gaps=break` a recording has several."""
+
+    first: int = Field(description="Its first segment, by its place in `segments`, from 0.")
+    last: int = Field(description="Its last one.")
+    probability: float = Field(description="Probability that all answered labels are right.")
+    log_probability: float
+    entropy: float | None = Field(None, description="Over all sequences, nats; null for chains that cannot say it.")
+    posterior_error: float = Field(
+        0.0, description="How far off a posterior may be: 0 where they are exact; a beam's, with its proven bound."
+    )
+    n_best: list[RankedSequenceOut] = Field(description="The likeliest sequences, in falling order.")
+
+
+class WordOut(BaseModel):
+    """A word of the annotation, and how sure its labels are."""
+
+    start: float
+    end: float
+    label: str
+    first: int = Field(description="Its first segment, by its place in `segments`, from 0.")
+    last: int = Field(description="Its last one.")
+    confidence: float = Field(description="Probability that the answered labels of all of its segments are right.")
+
+
 class GapsOut(BaseModel):
     """What was done where segments do not touch."""
 
@@ -311,8 +378,22 @@ class ClassifyAnswer(BaseModel):
     )
     folding: FoldingOut | None = Field(None, description="There only where the request gave labels.")
     gaps: GapsOut
+    sequences: list[SequenceOut] | None = Field(None, description="There only with the option `sequences`.")
+    words: list[WordOut] | None = Field(None, description="There only with the option `words`.")
+    hidden: list[Any] | None = Field(
+        None,
+        description="There only with the option `hidden`: for each of `segments` (null for a skipped one) and each factor "
+        "over single labels a list of its layers, each with the probabilities of the states given the answered label: of "
+        "every child its states, nested layer by layer; of hidden units that each is on.",
+    )
     warnings: list[NoticeOut]
     timing: Timing | None = None
+
+
+class SpeakersAnswer(BaseModel):
+    """The labels of every speaker's tier of one recording, in the order of the annotation."""
+
+    tiers: list[ClassifyAnswer]
 
 
 def rounded(probability: float | None) -> float | None:
@@ -334,9 +415,10 @@ def answer(
     entropy: bool = False,
     pronunciation: bool = False,
     normalised: str | None = None,
+    more: dict[str, Any] | None = None,
     timing: dict[str, float] | None = None,
 ) -> dict[str, Any]:
-    """A `ClassifyAnswer` as plain data. `labelled` are the model's LabelledSegment, and Skipped.
+    """A `ClassifyAnswer` as plain data. `labelled` are the model's LabelledSegment, and Skipped; `more` members are added.
 
     Plain data, because building and checking a model instance for each of 20 000 segments costs more than labelling.
     """
@@ -344,10 +426,11 @@ def answer(
         "model": {"name": name, "version": version},
         "duration": round(duration, 6),
         "tier": tier,
-        "segments": [_segment(segment, entropy, pronunciation) for segment in labelled],
+        "segments": [segment_to_json(segment, entropy=entropy, pronunciation=pronunciation) for segment in labelled],
         **({} if normalised is None else {"normalised": normalised}),
         **folding(comparison),
-        "gaps": gaps_done(gaps, sequences),
+        "gaps": gaps_to_json(gaps, sequences),
+        **(more or {}),
         "warnings": [notice.as_dict() for notice in notices],
         **({"timing": {key: round(1e3 * value, 3) for key, value in timing.items()}} if timing is not None else {}),
     }
@@ -358,7 +441,7 @@ def folding(comparison: LabelComparison | None) -> dict[str, Any]:
     return {"folding": comparison.as_dict()} if comparison is not None and comparison.total else {}
 
 
-def given(segment: Any) -> dict[str, Any]:
+def _given(segment: Any) -> dict[str, Any]:
     """The members of a segment about its given label; none where it has no such label."""
     if segment.given is None:
         return {}
@@ -370,20 +453,27 @@ def given(segment: Any) -> dict[str, Any]:
     return about if segment.compared_as is None else {**about, "compared_as": segment.compared_as}
 
 
-def gaps_done(gaps: Gaps, sequences: int) -> dict[str, Any]:
+def gaps_to_json(gaps: Gaps, sequences: int) -> dict[str, Any]:
     """A `GapsOut` as plain data."""
     return {"mode": gaps.mode, "max_gap": gaps.longest, "sequences": sequences}
 
 
-def _segment(segment: Any, entropy: bool, pronunciation: bool) -> dict[str, Any]:
+def segment_to_json(segment: Any, *, entropy: bool, pronunciation: bool = False, lone: bool = True) -> dict[str, Any]:
+    """A `LabelledSegmentOut` as plain data, of a LabelledSegment or Skipped.
+
+    Args:
+        entropy, pronunciation: with these members.
+        lone: with `n_best` even where it holds nothing but the answer.
+    """
     out: dict[str, Any] = {
         "start": finite(segment.start),
         "end": finite(segment.end),
         "label": segment.label,
         "posterior": rounded(segment.posterior),
-        "n_best": [{"label": label, "posterior": rounded(posterior)} for label, posterior in segment.n_best],
     }
-    out |= given(segment)
+    if lone or len(segment.n_best) > 1:
+        out["n_best"] = [{"label": label, "posterior": rounded(p)} for label, p in segment.n_best]
+    out |= _given(segment)
     if entropy:
         out["entropy"] = rounded(segment.entropy)
     if pronunciation:

@@ -138,7 +138,7 @@ def read(
         name: its name; the suffix helps where the content fits several formats.
         format: a key of READABLE, instead of looking.
         encoding: of the text, a Python codec name, instead of looking.
-        rate: samples a second, for formats that count in samples (TIMIT); None takes 16000.
+        rate: samples per second, for formats that count in samples (TIMIT); None takes 16000.
         utterance: which one is meant in a file that holds several (MLF, CTM, Label Studio); None takes the one named as
             the sound, else as the file.
         audio: name of the sound, without folders and suffix.
@@ -182,9 +182,10 @@ def sniff(source: Source) -> Format:
     """The format that the content fits best. Raises UnrecognisedAnnotation."""
     scored: list[tuple[int, bool, Format]] = []
     for f in READABLE.values():
-        scored.append((f.sniff(source), source.suffix in f.suffixes, f))
-        if scored[-1][0] == 3:  # a magic word; nothing further, so that binary data is never taken for text
+        certainty = f.sniff(source)
+        if certainty == 3:  # a magic word; nothing further, so that binary data is never taken for text
             return f
+        scored.append((certainty, source.suffix in f.suffixes, f))
     certainty, _, best = max(scored, key=lambda s: (s[0], s[1]))
     if certainty:
         return best
@@ -213,7 +214,7 @@ def write(annotation: Annotation, format: str, *, recording: str | None = None, 
         annotation: what to write.
         format: a key of FORMATS.
         recording: name of the sound, without folders and suffix, for formats that name it (CTM, MLF, EMU).
-        rate: samples a second of the sound, for formats that count in samples (TIMIT, EMU); None takes 16000.
+        rate: samples per second of the sound, for formats that count in samples (TIMIT, EMU); None takes 16000.
 
     Raises:
         AnnotationError: no such format, or one that cannot hold these labels.

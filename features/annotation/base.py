@@ -84,6 +84,10 @@ class Annotation:
         wanted = nfc(name)
         return next((t for t in self.tiers if nfc(t.name) == wanted), None)
 
+    def interval_tiers(self) -> list[Tier]:
+        """The tiers of intervals, without those that hold an answer or numbers about another tier."""
+        return [t for t in self.tiers if t.kind == "interval" and not is_derived(t.name)]
+
     @property
     def extent(self) -> tuple[float, float]:
         """Earliest and latest time, of the file or of any entry, seconds."""
@@ -98,7 +102,7 @@ class Options:
     """What a format may need and a file does not say."""
 
     rate: int | None = None
-    """Samples a second, for formats that count in samples without naming the rate (TIMIT); None takes the usual one."""
+    """Samples per second, for formats that count in samples without naming the rate (TIMIT); None takes the usual one."""
     utterance: str | None = None
     """Which one is meant, in formats that hold several (MLF, CTM, Label Studio)."""
     audio: str | None = None

@@ -18,7 +18,7 @@ from phonechain.features.errors import AnnotationSyntaxError, Notice
 from phonechain.features.segments import Segment
 
 RATE = 16000
-"""Samples a second in what is written for a sound of unknown rate."""
+"""Samples per second in what is written for a sound of unknown rate."""
 
 Span = tuple[float, float]
 

@@ -29,7 +29,7 @@ from phonechain.features.errors import AnnotationSyntaxError, Notice
 from phonechain.features.segments import Segment
 
 RATE = 16000
-"""Samples a second in what we write, and in files that do not say."""
+"""Samples per second in what we write, and in files that do not say."""
 
 _LINE = re.compile(r"([A-Za-z0-9]{3}):[ \t]*(.*)")
 _LINKED = re.compile(r"(-?[0-9]{1,14})[ \t]+(-?[0-9]{1,14})[ \t]+(-?[0-9]+(?:[,;]-?[0-9]+)*)(?:[ \t]+(.*))?")

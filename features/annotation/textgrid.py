@@ -77,6 +77,8 @@ class Reader:
         self.at = start
         self.match: re.Match[str] | None = None
         self.odd: list[Notice] = []
+        self.total = 0
+        """Entries of all tiers so far, by the sizes that the file says."""
 
     def line(self) -> int:
         """The line, from 1, of the token read last."""
@@ -128,8 +130,14 @@ class Reader:
         if value < 0 or value != int(value):
             message = f"expected {what} as a whole number of 0 or more, got {value:g}"
             raise AnnotationSyntaxError(message, line=self.line())
-        check_count(int(value), self.line())
         return int(value)
+
+    def size(self, what: str) -> int:
+        """The number of entries of a tier. Raises AnnotationSyntaxError: with those before more than MAX_ENTRIES."""
+        size = self.count(what)
+        self.total += size
+        check_count(self.total, self.line())
+        return size
 
     def flag(self, what: str) -> str:
         return self._expect("flag", what)
@@ -176,7 +184,6 @@ def parse(source: Source) -> Annotation:
     start, end = reader.number("the start of the file"), reader.number("the end of the file")
     size = reader.count("the number of tiers") if reader.flag("<exists>") == "exists" else 0
     tiers: list[Tier] = []
-    total = 0
     for _ in range(size):
         kind = reader.text('the class of a tier, "IntervalTier" or "TextTier"')
         if kind not in ("IntervalTier", "TextTier"):
@@ -187,9 +194,7 @@ def parse(source: Source) -> Annotation:
         tier = Tier(name, "interval" if kind == "IntervalTier" else "point")
         reader.number("the start of a tier")
         reader.number("the end of a tier")
-        count = reader.count("the number of intervals" if tier.kind == "interval" else "the number of points")
-        total += count
-        check_count(total)
+        count = reader.size("the number of intervals" if tier.kind == "interval" else "the number of points")
         one = reader.interval if tier.kind == "interval" else reader.point
         tier.entries = [one() for _ in range(count)]
         tiers.append(tier)

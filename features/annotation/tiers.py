@@ -55,41 +55,54 @@ def choose_tier(annotation: Annotation, tier: str | None = None) -> tuple[Tier, 
     """
     if tier is not None:
         return _named(annotation, tier)
-    candidates = [t for t in annotation.tiers if t.kind == "interval" and not is_derived(t.name)]
+    candidates = annotation.interval_tiers()
     filled = [t for t in candidates if len(t.entries) > 1 or t.labelled()]
     candidates = filled or [t for t in candidates if t.entries] or candidates
     if not candidates:
         raise NoSegments(f"expected a tier of intervals, got {listed(annotation)}", pointer="tiers")
-    chosen, why = _guess(candidates)
-    unfit = _unfit(annotation, candidates, chosen)
-    named = [t for t in candidates if is_phone_tier(t.name)]
-    if (len(candidates) == 1 or (named == [chosen] and why == BY_NAME)) and not unfit:
+    names = [nfc(t.name) for t in candidates]
+    keys = [name.casefold().strip() for name in names]
+    at, why = _guess(candidates, keys)
+    chosen = candidates[at]
+    unfit = "" if why else _unfit(annotation, candidates)
+    alone = why == BY_NAME and sum(map(_is_usual, keys)) == 1
+    if (len(candidates) == 1 or alone) and not unfit:
         return chosen, ()
-    others = ", ".join(shown(t.name) for t in candidates if nfc(t.name) != nfc(chosen.name))
-    message = f"took tier {shown(chosen.name)} ({len(chosen.entries)} intervals), {why}" + (
-        others and f"; not {others}"
+    others = ", ".join(shown(t.name) for t, name in zip(candidates, names, strict=True) if name != names[at])
+    message = (
+        f"took tier {shown(chosen.name)} ({len(chosen.entries)} intervals), {why or 'which has most short intervals'}"
+        + (others and f"; not {others}")
+        + unfit
     )
-    notices = [Notice("tier-guessed", message + unfit, f"tiers/{chosen.name}", chosen.name)]
-    same = [t for t in candidates if nfc(t.name) == nfc(chosen.name)]
-    return chosen, (*notices, *([_repeated(annotation, same, chosen)] if len(same) > 1 else []))
+    notices = [Notice("tier-guessed", message, f"tiers/{chosen.name}", chosen.name)]
+    if names.count(names[at]) > 1:
+        same = [t for t, name in zip(candidates, names, strict=True) if name == names[at]]
+        notices.append(_repeated(annotation, same, chosen))
+    return chosen, tuple(notices)
 
 
-def _guess(candidates: list[Tier]) -> tuple[Tier, str]:
-    names = [nfc(t.name).casefold().strip() for t in candidates]
+def _guess(candidates: list[Tier], keys: list[str]) -> tuple[int, str]:
+    """Which of the tiers, of names `keys`, is that of the phones, and what of its name says so; "" where its intervals do."""
+
+    def fitness(n: int) -> tuple[int, int]:
+        return _fitness(candidates[n])
+
     for wanted in PREFERRED:
-        if found := [t for t, name in zip(candidates, names, strict=True) if name == wanted.casefold()]:
-            return max(found, key=_fitness), BY_NAME
+        if found := [n for n, key in enumerate(keys) if key == wanted.casefold()]:
+            return max(found, key=fitness), BY_NAME
     for wanted in PREFERRED[:2]:
-        found = [t for t, name in zip(candidates, names, strict=True) if re.search(rf"\W{wanted}$", name)]
-        if found:
-            return max(found, key=lambda t: len(t.entries)), "by the end of its name"
-    return max(candidates, key=_fitness), "which has most short intervals"
+        if found := [n for n, key in enumerate(keys) if re.search(rf"\W{wanted}$", key)]:
+            return max(found, key=lambda n: len(candidates[n].entries)), "by the end of its name"
+    return max(range(len(keys)), key=fitness), ""
 
 
 def is_phone_tier(name: str) -> bool:
     """True for the names under which phones are usually kept."""
-    name = nfc(name).casefold().strip()
-    return any(name == p.casefold() for p in PREFERRED) or any(re.search(rf"\W{p}$", name) for p in PREFERRED[:2])
+    return _is_usual(nfc(name).casefold().strip())
+
+
+def _is_usual(key: str) -> bool:
+    return any(key == p.casefold() for p in PREFERRED) or any(re.search(rf"\W{p}$", key) for p in PREFERRED[:2])
 
 
 def short_intervals(tier: Tier) -> int:
@@ -102,10 +115,8 @@ def _fitness(tier: Tier) -> tuple[int, int]:
     return short_intervals(tier), len(tier.entries)
 
 
-def _unfit(annotation: Annotation, candidates: list[Tier], chosen: Tier) -> str:
+def _unfit(annotation: Annotation, candidates: list[Tier]) -> str:
     """What a person should know of tiers that are named as if they had the phones, and were not looked at."""
-    if is_phone_tier(chosen.name):
-        return ""
     told = [
         f"; tier {shown(t.name)} {'holds points' if t.kind == 'point' and t.entries else 'is empty'}"
         for t in annotation.tiers

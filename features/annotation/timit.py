@@ -22,7 +22,7 @@ from phonechain.features.errors import AnnotationSyntaxError, Notice
 from phonechain.features.segments import Segment
 
 RATE = 16000
-"""Samples a second where nobody says."""
+"""Samples per second where nobody says."""
 
 _OWN = (".phn", ".wrd")
 

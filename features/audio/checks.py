@@ -20,6 +20,9 @@ CLIPPED_SHARE = 1e-4
 DC_OFFSET = 0.01
 """Mean of the samples, full scale 1."""
 
+QUIET = -35.0
+"""Peak (dB of full scale) under which answers begin to differ from those at a normal level."""
+
 SILENCE = 2.0**-17
 """Magnitude under which a sample is digital silence: less than half the last of 16 bits."""
 
@@ -59,6 +62,10 @@ def check(
     if silent > SILENT_SHARE:
         message = f"{silent:.0%} of the sound is digital silence"
         notices.append(Notice("audio-silent", message, "audio", round(silent, 4), SILENT_SHARE))
+    peak = 20 * np.log10(max(float(samples.max()), -float(samples.min()), SILENCE))
+    if peak < QUIET:
+        message = f"quiet: the loudest sample is {-peak:.0f} dB below full scale; answers may differ from those at a normal level"
+        notices.append(Notice("audio-quiet", message, "audio", round(float(peak), 1), QUIET))
     if clipped > CLIPPED_SHARE * values:
         message = f"clipped: {clipped} samples ({clipped / values:.2%}) are at full scale"
         notices.append(Notice("audio-clipped", message, "audio", clipped, round(CLIPPED_SHARE * values)))

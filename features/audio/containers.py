@@ -1,7 +1,7 @@
 """What a file is by its first bytes, and what its header promises.
 
 A suffix or a declared type is never asked: both are often wrong. `sniff` knows the containers that a decoder exists
-for; `describe` names what else people send, for the message. `promised` reads the number of samples that a header
+for; `describe` names what else people send, for the message. `announced_length` reads the number of samples that a header
 announces, because libsndfile quietly takes a file's end for the end of the sound.
 """
 
@@ -139,8 +139,15 @@ def describe(head: bytes) -> str:
     return f"bytes that start {head[:8].hex(' ')}"
 
 
-def promised(container: Container, file: BinaryIO) -> int | None:
-    """Samples a channel that the header announces; None if it does not, or in a way that only a decoder can tell."""
+def announced_length(container: Container, file: BinaryIO) -> tuple[int | None, bool]:
+    """(samples per channel that the header announces, whether it leaves the length open).
+
+    None where it announces nothing, or in a way that only a decoder can tell.
+    """
+    return _announced(container, file), _is_open_ended(container, file)
+
+
+def _announced(container: Container, file: BinaryIO) -> int | None:
     try:
         if container is WAV and (data := _chunk(file, b"data")) and (fmt := _chunk(file, b"fmt ")):
             file.seek(0)
@@ -164,7 +171,7 @@ _OPEN = (0, 0xFFFFFFFF)
 """What writers of streams, who cannot go back to the header, leave there as the size of the data."""
 
 
-def is_open_ended(container: Container, file: BinaryIO) -> bool:
+def _is_open_ended(container: Container, file: BinaryIO) -> bool:
     """Whether the header leaves the length open: a WAV's data size of nothing or everything, no total in a FLAC."""
     file.seek(0)
     head = file.read(26)

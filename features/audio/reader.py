@@ -31,11 +31,10 @@ from phonechain.features.audio.containers import (
     SPHERE,
     WAV,
     Container,
+    announced_length,
     describe,
     is_empty_wav,
-    is_open_ended,
     ogg_ends,
-    promised,
     sphere_fields,
 )
 from phonechain.features.audio.decoders import Block, NoSound, Stream, Undecodable, open_av, open_sndfile
@@ -366,7 +365,7 @@ def _container_notices(container: Container, file: BinaryIO, stream: Stream, cou
     """What the file promised and did not hold, and by how much its sound may be shifted."""
     notices = []
     seconds = count / stream.rate
-    exactly = promised(container, file)
+    exactly, is_open = announced_length(container, file)
     wanted = exactly if exactly is not None else (stream.frames or 0) - stream.rate // 10  # others round and pad
     if stream.damage:
         message = f"the file is damaged after {seconds:.3f} s: {stream.damage}; what comes before was decoded"
@@ -378,7 +377,7 @@ def _container_notices(container: Container, file: BinaryIO, stream: Stream, cou
     elif container is OGG and not ogg_ends(file, file.seek(0, io.SEEK_END)):
         message = f"the file ends without its last page, after {seconds:.3f} s"
         notices.append(Notice("audio-truncated", message, "audio", round(seconds, 3)))
-    elif is_open_ended(container, file):
+    elif is_open:
         message = f"the header gives no length; {seconds:.3f} s were decoded"
         notices.append(Notice("audio-length-unknown", message, "audio", round(seconds, 3)))
     if stream.gaps:

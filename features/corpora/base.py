@@ -217,7 +217,7 @@ def channel_of(
 
 
 def rate_of(audio: Path) -> int | None:
-    """Samples a second, as the header of a sound file says; None where libsndfile does not know it."""
+    """Samples per second, as the header of a sound file says; None where libsndfile does not know it."""
     import soundfile  # needed for few formats, so not for every import of this module
 
     try:

@@ -147,7 +147,7 @@ def marginals(potentials: Potentials, *, pairs: bool = False, triples: bool = Fa
     """
     with torch.no_grad():
         want = Want(unary=True, edge=pairs, hyperedge=triples and potentials.order == 2)
-        log_z, grads = log_z_and_gradients(potentials.detach(), want)
+        log_z, grads = log_z_and_gradients(potentials, want)
     _check_possible(log_z)
     assert grads.unary is not None
     return Marginals(log_z.to(potentials.unary.dtype), grads.unary, grads.edge, grads.hyperedge)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from phonechain.model.chain import inference as chain
-from phonechain.model.chain.packing import Packing, sort_by_length
+from phonechain.model.chain.packing import Packing
 from phonechain.model.chain.potentials import Potentials
 
 Reduction = Literal["none", "sum", "mean", "token_mean"]
@@ -170,8 +170,7 @@ class _Rows:
 
     def __init__(self, lengths: np.ndarray, time: int, device: torch.device) -> None:
         self.batch, self.time = len(lengths), time
-        order = sort_by_length(lengths)
-        self.packing = Packing(tuple(lengths[order].tolist()), device)
+        order, self.packing = Packing.longest_first(lengths, device)
         self.rank = torch.from_numpy(np.argsort(order)).to(device)
         self.where: Tensor | None = None
         if self.packing.rows < self.batch * time:

@@ -7,7 +7,7 @@ Nothing is padded: a row is a segment, and one matrix product scores all segment
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, pairwise
 
@@ -15,6 +15,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+
+CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +36,23 @@ class Packing:
     """
 
     lengths: tuple[int, ...]
-    device: torch.device = field(default=torch.device("cpu"))
+    device: torch.device = CPU
+
+    @classmethod
+    def longest_first(
+        cls, lengths: Sequence[int] | NDArray[np.int64], device: torch.device = CPU
+    ) -> tuple[NDArray[np.int64], Packing]:
+        """The order that puts the longest of these sequences first, and their packing in that order.
+
+        Equal lengths keep their order.
+
+        Examples:
+            >>> order, packing = Packing.longest_first([2, 5, 3])
+            >>> order.tolist(), packing.lengths
+            ([1, 2, 0], (5, 3, 2))
+        """
+        order = sort_by_length(lengths)
+        return order, cls(tuple(np.asarray(lengths)[order].tolist()), device)
 
     def __post_init__(self) -> None:
         if not self.lengths or self.lengths[-1] < 1 or any(a < b for a, b in pairwise(self.lengths)):

@@ -162,6 +162,12 @@ def shared_or_zero(table: Tensor | None, like: Tensor, dims: int) -> Tensor:
     return like.new_zeros((like.shape[1],) * dims) if table is None else table
 
 
+def shared_tables(potentials: Potentials) -> tuple[Tensor, Tensor]:
+    """The shared tables of bigrams [Y, Y] and trigrams [Y, Y, Y], zeros where there are none."""
+    unary = potentials.unary
+    return shared_or_zero(potentials.bigram, unary, 2), shared_or_zero(potentials.trigram, unary, 3)
+
+
 def sum_rows(rows: Tensor, packing: Packing) -> Tensor:
     """[N] -> [B]: the sum over the rows of each sequence, in float64: in float32 a thousand equal terms drift."""
     zeros = rows.new_zeros(len(packing.lengths), dtype=torch.float64)

@@ -5,6 +5,9 @@ Axes: see the package.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -64,6 +67,51 @@ def k_best(potentials: Potentials, k: int) -> tuple[Tensor, Tensor]:
             back.append(where.to(small))
         finals.append(score)
         return _follow(p, k, finals, back)
+
+
+def viterbi_in_windows(potentials_of: Callable[[slice], Potentials], length: int, size: int) -> Tensor:
+    """[T] the most probable labels of one long sequence, `size` positions at a time; no gradient.
+
+    The potentials of a window are let go of after it; what stays is an index for each state of each position.
+
+    Args:
+        potentials_of: the potentials of some positions; `edge` and `hyperedge` have to be those of the whole sequence.
+        length: T.
+    """
+    with torch.no_grad():
+        score = torch.empty(0)
+        back: list[Tensor] = []  # of position t >= 1: [states] previous label that is best
+        labels = 0
+        for at in range(0, length, size):
+            p = potentials_of(slice(at, min(at + size, length))).detach()
+            labels = p.labels
+            small = torch.uint8 if labels <= 256 else torch.int16
+            for n in range(p.packing.rows):
+                here, t = slice(n, n + 1), at + n
+                if t == 0:
+                    score = p.unary[0]
+                    continue
+                onward = edge_table(p, here)[0]
+                if p.order == 2 and t > 1:
+                    score, where = (score[:, :, None] + triple_table(p, here)[0]).max(0)
+                    score = score + (onward + p.unary[n])
+                elif p.order == 2:
+                    score, where = (
+                        score[:, None] + onward + p.unary[n],
+                        torch.arange(labels)[:, None].expand(-1, labels),
+                    )
+                else:
+                    score, where = (score[:, None] + onward).max(0)
+                    score = score + p.unary[n]
+                back.append(where.to(small))
+        found = torch.empty(length, dtype=torch.long)
+        state = [int(k) for k in np.unravel_index(int(score.argmax()), score.shape)]  # the last label, or the last two
+        for t in range(length - 1, 0, -1):
+            found[t] = state[-1]
+            before = int(back[t - 1][tuple(state)])
+            state = [before] if len(state) == 1 else [before, state[0]] if t > 1 else [state[0]]
+        found[0] = state[-1]
+        return found
 
 
 def _follow(p: Potentials, k: int, finals: list[Tensor], back: list[Tensor]) -> tuple[Tensor, Tensor]:

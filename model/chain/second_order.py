@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from phonechain.model.chain.packing import Packing
-from phonechain.model.chain.potentials import Gradients, Potentials, Want, shared_or_zero, sum_rows
+from phonechain.model.chain.potentials import Gradients, Potentials, Want, shared_tables, sum_rows
 from phonechain.model.chain.scaling import local_table
 
 
@@ -50,8 +50,7 @@ class _Tables:
 
     @classmethod
     def of(cls, potentials: Potentials) -> _Tables:
-        bigram = shared_or_zero(potentials.bigram, potentials.unary, 2)
-        trigram = shared_or_zero(potentials.trigram, potentials.unary, 3)
+        bigram, trigram = shared_tables(potentials)
         begin_shift, shift = bigram.max(), trigram.max()
         both = torch.exp((trigram - shift) + (bigram - begin_shift))  # one by one: digits are lost far from zero
         edge = edge_top = hyper = hyper_top = None

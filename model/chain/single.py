@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from phonechain.model.chain.potentials import Gradients, Potentials, Want, shared_or_zero
+from phonechain.model.chain.potentials import Gradients, Potentials, Want, shared_tables
 
 
 def sweep(potentials: Potentials, want: Want, weight: Tensor | None) -> tuple[Tensor, Gradients]:
@@ -108,14 +108,14 @@ class _Window:
 
     @classmethod
     def of(cls, potentials: Potentials, *, first: bool) -> _Window:
-        unary, y = potentials.unary, potentials.labels
+        unary = potentials.unary
+        y = unary.shape[1]
         top = unary.amax(1, keepdim=True)
         p = torch.exp(unary - top)
         total = p.sum(1, keepdim=True)
         p.div_(total)
         scale = (total.log().double() + top)[:, 0]
-        bigram = shared_or_zero(potentials.bigram, unary, 2)
-        trigram = shared_or_zero(potentials.trigram, unary, 3)
+        bigram, trigram = shared_tables(potentials)
         begin_shift, shift = bigram.max(), trigram.max()
         table = torch.exp((trigram - shift) + (bigram - begin_shift))  # one by one: digits are lost far from zero
         later = slice(1 if first else 0, None)

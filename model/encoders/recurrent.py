@@ -8,7 +8,7 @@ rows. Not torch's packed sequences: their backward pass on the CPU takes ten tim
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -61,13 +61,14 @@ def turn(longest: int, lengths: Tensor) -> Tensor:
     return torch.where(at < lengths, lengths - 1 - at, at)
 
 
-def groups_of(lengths: Sequence[int]) -> Iterator[tuple[int, int]]:
+def groups_of(lengths: Sequence[int]) -> list[tuple[int, int]]:
     """(first, last + 1) of groups of sequences, longest first, whose padded batches keep within `PADDED` positions."""
-    begin = 0
+    groups, begin = [], 0
     while begin < len(lengths):
         end = min(len(lengths), begin + max(1, PADDED // lengths[begin]))
-        yield begin, end
+        groups.append((begin, end))
         begin = end
+    return groups
 
 
 def drop(x: Tensor, share: float, training: bool, noise: torch.Generator | None) -> Tensor:

@@ -14,7 +14,8 @@ from phonechain.features.errors import ModelFileError
 
 ALIGNMENT_KIND = "segmental"
 """The kind among the facts of an alignment model; a model that labels segments names none."""
-MAX_LABELS = 10_000
+MAX_LABELS = 400
+"""Labels that a model may tell apart: a second-order chain keeps a number for each triple of them."""
 MAX_TEXT = 100_000
 """Longest string among the facts, in characters."""
 MAX_DEPTH = 12

@@ -162,8 +162,8 @@ class Dataset:
         random: np.random.Generator | None = None,
     ) -> Batch:
         """The given sequences, packed; with `random`, augmented as training wants them."""
-        chosen = sequences[sort_by_length(self.lengths[sequences])]
-        packing = Packing(tuple(int(n) for n in self.lengths[chosen]), device)
+        order, packing = Packing.longest_first(self.lengths[sequences], device)
+        chosen = sequences[order]
         time, sequence = packing.time.cpu().numpy(), packing.sequence.cpu().numpy()
         rows = self.starts[chosen][sequence] + time
         x = self.x[rows]

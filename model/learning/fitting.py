@@ -15,6 +15,7 @@ import torch
 from phonechain.features.errors import CorpusError
 from phonechain.features.mfcc import FeatureSettings
 from phonechain.features.phones.readings import recognise
+from phonechain.model.files.header import MAX_LABELS
 from phonechain.model.files.storage import halve_weights
 from phonechain.model.learning.checkpoint import History
 from phonechain.model.learning.dataset import Dataset, dataset
@@ -26,9 +27,6 @@ from phonechain.model.learning.warm_start import choose_start, copy_network
 from phonechain.model.networks.build import build
 from phonechain.model.phone_model import PhoneModel
 from phonechain.model.settings import ModelSettings, TrainingSettings, to_dict
-
-MAX_LABELS = 400
-"""Labels that a model may tell apart: a second-order chain keeps a number for each triple of them."""
 
 
 @dataclass

@@ -155,7 +155,7 @@ class Normaliser:
         if not items:
             return []
         items = [i.reduce_to(features) for i in items]
-        lengths = [len(i) for i in items]
+        lengths = [len(i.segments) for i in items]
         cuts = np.cumsum(lengths)[:-1]
         x = self.apply(np.concatenate([i.segments for i in items]), np.repeat(groups, lengths), mode=mode)
         frames: list[Frames] = [i.frames for i in items]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -72,6 +74,26 @@ def fit_temperature(model: SequenceNetwork, dev: Dataset, *, batch: int = 64) ->
         between = f"it lies between {fit.low:.2g} and {fit.high:.2g}"
         return replace(fit, notice=_unsettled(dev, between))
     return fit
+
+
+def describe(temperature: float, metrics: Mapping[str, Any]) -> str:
+    """What the metrics of a model file say of the fit, in a sentence; "" for files that say nothing of it.
+
+    Examples:
+        >>> describe(1.25, {"temperature_low": 1.1, "temperature_high": 1.4, "dev_segments": 5000})
+        'temperature 1.25 (95 %: 1.1 to 1.4), fitted on 5000 dev segments'
+        >>> describe(1.0, {"temperature_low": None, "temperature_high": None, "dev_segments": 60})
+        'not fitted: dev set too small (60 segments)'
+    """
+    if "temperature_low" not in metrics:
+        return ""
+    low, high = metrics["temperature_low"], metrics.get("temperature_high")
+    segments = metrics.get("dev_segments")
+    if low is None or high is None:
+        return "not fitted: dev set too small" + ("" if segments is None else f" ({segments} segments)")
+    on = "the dev set" if segments is None else f"{segments} dev segments"
+    few = ", which are too few" if high > low * _WIDE**2 else ""
+    return f"temperature {temperature:.3g} (95 %: {low:.2g} to {high:.2g}), fitted on {on}{few}"
 
 
 _FARTHEST, _STEP, _WIDE = 12.0, 0.05, 1.5

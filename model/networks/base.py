@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Literal
 
 import torch
@@ -77,6 +78,11 @@ class SequenceNetwork(nn.Module, ABC):
         self.encoder = build_encoder(settings.encoder, features)
         self.noise: torch.Generator | None = None
         self.auxiliary: nn.Linear | None = None
+        self._add_weights()
+
+    @abstractmethod
+    def _add_weights(self) -> None:
+        """The end of the constructor: what a kind of chain has besides the encoder."""
 
     def encode(self, x: Tensor, packing: Packing, frames: FrameBatch | None = None) -> Tensor:
         """[N, E] what the factors see, from segment features [N, D] and, for an encoder that reads them, frames."""
@@ -129,6 +135,12 @@ class SequenceNetwork(nn.Module, ABC):
     def log_probability(self, x: Tensor, labels: Tensor, packing: Packing, *, temperature: float = 1.0) -> Tensor:
         """[B] log p(y | x) of the label sequences `labels` [N]; no gradient."""
         raise self._missing("probabilities of sequences")
+
+    def span_log_probabilities(
+        self, h: Tensor, labels: Tensor, spans: Sequence[tuple[int, int]], *, temperature: float = 1.0
+    ) -> Tensor:
+        """[S] log p(y_a .. y_{b-1} = labels | x) of each span (a, b) of one sequence; no gradient."""
+        raise self._missing("probabilities of stretches")
 
     def entropy(self, x: Tensor, packing: Packing, *, temperature: float = 1.0) -> Tensor:
         """[B] entropy of p(y | x) over label sequences, in nats; no gradient."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from phonechain.model.learning.dataset import Dataset
 from phonechain.model.learning.normaliser import Normaliser
-from phonechain.model.networks import ngrams
 from phonechain.model.networks.base import SequenceNetwork
 from phonechain.model.networks.crf import ConditionalRandomField, FactorModel
 from phonechain.model.networks.memm import MaximumEntropyMarkovModel
@@ -22,8 +22,20 @@ def build(settings: ModelSettings, features: int, labels: Sequence[str], data: D
     """The chain that `settings` describe, with the n-gram inventory of `data`."""
     sequences = [] if data is None else [data.labels_of(n) for n in range(len(data))]
     return CHAINS[settings.chain](
-        settings, features, len(labels), bigrams=ngrams.seen(sequences, 2), trigrams=ngrams.seen(sequences, 3)
+        settings, features, len(labels), bigrams=seen_ngrams(sequences, 2), trigrams=seen_ngrams(sequences, 3)
     )
+
+
+def seen_ngrams(sequences: Iterable[np.ndarray], n: int) -> Tensor:
+    """[P, n] the different label n-grams of the sequences (arrays of label indices), in lexicographic order.
+
+    Labels of -1 are gaps: no n-gram goes across them.
+    """
+    found = [np.lib.stride_tricks.sliding_window_view(y, n) for y in sequences if len(y) >= n]
+    if not found:
+        return torch.zeros(0, n, dtype=torch.long)
+    different = np.unique(np.concatenate(found), axis=0).astype(np.int64)
+    return torch.from_numpy(different[(different >= 0).all(1)])
 
 
 def restore_normaliser(tensors: Mapping[str, Tensor], settings: ModelSettings, level: float = 0.0) -> Normaliser:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
@@ -9,10 +10,11 @@ from torch import Tensor, nn
 
 from phonechain.model.chain import inference as chain
 from phonechain.model.chain.packing import Packing
-from phonechain.model.networks import factors, ngrams
+from phonechain.model.chain.spans import span_log_probabilities
+from phonechain.model.networks import factors
 from phonechain.model.networks.base import Factor, SequenceNetwork
-from phonechain.model.networks.parts import in_parts
-from phonechain.model.settings import FactorSettings, ModelSettings
+from phonechain.model.networks.parts import decode_in_parts, in_parts
+from phonechain.model.settings import FactorSettings
 
 ALL = slice(None)
 BUDGET = 192 * 2**20
@@ -22,23 +24,12 @@ BUDGET = 192 * 2**20
 class FactorModel(SequenceNetwork):
     """An encoder, and input-dependent factors on it whose log-potentials add up: what both chains stand on.
 
-    Args:
-        settings, features, labels, bigrams, trigrams: as in SequenceNetwork; sparse bigram weights and factors over two
-            labels need the bigrams, and likewise for three.
+    Sparse bigram weights and factors over two labels need the bigrams, and likewise for three.
     """
 
-    def __init__(
-        self,
-        settings: ModelSettings,
-        features: int,
-        labels: int,
-        *,
-        bigrams: Tensor | None = None,
-        trigrams: Tensor | None = None,
-    ) -> None:
-        super().__init__(settings, features, labels, bigrams=bigrams, trigrams=trigrams)
-        outputs = {1: labels, 2: len(self.bigrams), 3: len(self.trigrams)}
-        self.factor_settings = [f for f in settings.factors if outputs[f.labels]]
+    def _add_weights(self) -> None:
+        outputs = {1: self.labels, 2: len(self.bigrams), 3: len(self.trigrams)}
+        self.factor_settings = [f for f in self.settings.factors if outputs[f.labels]]
         self.factors = nn.ModuleList(
             factors.build(f, f.segments * self.encoder.width, outputs[f.labels]) for f in self.factor_settings
         )
@@ -102,18 +93,15 @@ class ConditionalRandomField(FactorModel):
         h [N, E], rows packed as `packing` says.
     """
 
-    def __init__(
-        self,
-        settings: ModelSettings,
-        features: int,
-        labels: int,
-        *,
-        bigrams: Tensor | None = None,
-        trigrams: Tensor | None = None,
-    ) -> None:
-        super().__init__(settings, features, labels, bigrams=bigrams, trigrams=trigrams)
+    def _add_weights(self) -> None:
+        super()._add_weights()
+        settings, labels = self.settings, self.labels
         self.bigram_weight = self._table(settings.bigram, 2, len(self.bigrams))
         self.trigram_weight = self._table(settings.trigram, 3, len(self.trigrams))
+        widest = max(f.labels for f in self.factor_settings)
+        own = labels**widest if widest > 1 else 0
+        # about what a segment takes while its sequence is labelled: messages, and tables of its own n-grams
+        self._bytes_per_row = 16 * (4 * labels + labels**settings.order + own)
 
     def _table(self, kind: str, n: int, seen: int) -> nn.Parameter | None:
         if kind == "none":
@@ -127,7 +115,7 @@ class ConditionalRandomField(FactorModel):
     def potentials(self, h: Tensor, packing: Packing, rows: slice = ALL) -> chain.Potentials:
         """Log-potentials of the batch, or of some positions of a batch of one sequence."""
         scores = self.scores(h, packing, rows)
-        dense = {n: ngrams.to_dense(s, self._inventory(n), self.labels) for n, s in scores.items() if n > 1}
+        dense = {n: to_dense(s, self._inventory(n), self.labels) for n, s in scores.items() if n > 1}
         return chain.Potentials(
             packing if rows == ALL else Packing((len(scores[1]),), packing.device),
             scores[1],
@@ -143,7 +131,7 @@ class ConditionalRandomField(FactorModel):
     def _dense_weight(self, weight: nn.Parameter | None, n: int) -> Tensor | None:
         if weight is None or weight.dim() == n:
             return weight
-        return ngrams.to_dense(weight, self._inventory(n), self.labels)
+        return to_dense(weight, self._inventory(n), self.labels)
 
     def loss(self, h: Tensor, labels: Tensor, packing: Packing) -> Tensor:
         """Negative log-likelihood of the labels [N], a mean over labelled segments, so that long utterances count as they should.
@@ -176,18 +164,22 @@ class ConditionalRandomField(FactorModel):
         def whole(part: Tensor, its: Packing) -> Tensor:
             return chain.marginals(potentials(part, its, ALL)).unary
 
+        most = max(2, BUDGET // self._bytes_per_row)
         with torch.no_grad():
-            return in_parts(rows, packing, max(2, BUDGET // self._bytes_per_row()), whole, potentials)
-
-    def _bytes_per_row(self) -> int:
-        """About what a segment takes while its sequence is labelled: messages, and tables of its own n-grams."""
-        widest = max(f.labels for f in self.factor_settings)
-        y, order = self.labels, 2 if self.settings.order == 2 else 1
-        return 16 * (4 * y + y**order + (y**widest if widest > 1 else 0))
+            if len(rows) <= most and packing.lengths[0] <= most // 4:
+                return whole(rows, packing)
+            return in_parts(rows, packing, most, whole, potentials)
 
     def decode(self, h: Tensor, packing: Packing) -> Tensor:
-        """[N] the most probable label sequences (Viterbi)."""
-        return chain.viterbi(self.potentials(h, packing))[0]
+        """[N] the most probable label sequences (Viterbi); in parts, as `posteriors`."""
+        with torch.no_grad():
+            return decode_in_parts(
+                h,
+                packing,
+                max(2, BUDGET // self._bytes_per_row),
+                lambda part, its: chain.viterbi(self.potentials(part, its))[0],
+                self.potentials,
+            )
 
     def n_best(self, h: Tensor, packing: Packing, n: int, *, temperature: float = 1.0) -> tuple[Tensor, Tensor]:
         """The n most probable label sequences [n, N], best first, and log p(y | x) [n, B], -inf where there are fewer."""
@@ -200,6 +192,14 @@ class ConditionalRandomField(FactorModel):
         """[B] log p(y | x) of the label sequences `labels` [N]; labels of -1 are summed out; no gradient."""
         with torch.no_grad():
             return _likelihood(self._exact_potentials(h, packing, temperature), labels).to(h.dtype)
+
+    def span_log_probabilities(
+        self, h: Tensor, labels: Tensor, spans: Sequence[tuple[int, int]], *, temperature: float = 1.0
+    ) -> Tensor:
+        """[S] log p(y_a .. y_{b-1} = labels | x) of each span (a, b) of one sequence; no gradient."""
+        with torch.no_grad():
+            packing = Packing((len(h),), h.device)
+            return span_log_probabilities(self._exact_potentials(h, packing, temperature), labels, spans)
 
     def entropy(self, h: Tensor, packing: Packing, *, temperature: float = 1.0) -> Tensor:
         """[B] entropy of p(y | x) over label sequences, in nats; no gradient."""
@@ -215,6 +215,21 @@ def _likelihood(potentials: chain.Potentials, labels: Tensor) -> Tensor:
     if bool((labels < 0).any()):
         return chain.partial_log_likelihood(potentials, labels)
     return chain.log_likelihood(potentials, labels)
+
+
+def to_dense(scores: Tensor, ngrams: Tensor, labels: int) -> Tensor:
+    """[P] or [N, P] scores of label n-grams [P, n] -> [Y, Y(, Y)] or [N, Y, Y(, Y)], zero elsewhere; differentiable.
+
+    Sparse factors exist for n-grams seen in training only. An unseen one has log-potential 0: it is not forbidden. In
+    memory the samples come last, as the factors make them and the chain reads them.
+    """
+    n = ngrams.shape[1]
+    entry = torch.zeros(len(ngrams), dtype=torch.long, device=ngrams.device)
+    for column in ngrams.unbind(1):
+        entry = entry * labels + column
+    table = scores.new_zeros(labels**n, *scores.shape[:-1])
+    dense = table.index_copy(0, entry, scores.movedim(-1, 0))
+    return dense.view(*(labels,) * n, *scores.shape[:-1]).movedim(list(range(n)), list(range(-n, 0)))
 
 
 def window(x: Tensor, packing: Packing, steps: range, rows: slice = ALL) -> Tensor:

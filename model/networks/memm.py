@@ -21,7 +21,6 @@ from torch import Tensor, nn
 from phonechain.features.errors import SettingsError
 from phonechain.model.chain.packing import Packing
 from phonechain.model.networks.crf import FactorModel
-from phonechain.model.settings import ModelSettings
 
 BEAM = 20
 """Prefixes that the search keeps, as in the paper."""
@@ -33,10 +32,8 @@ class MaximumEntropyMarkovModel(FactorModel):
     """p(y | x) as a product of local conditionals, with distant bigrams as transition factors.
 
     Args:
-        settings: `history` is M - 1; the factors have to score single labels; `bigram` and `trigram` are not used, for
-            the distant bigrams take their place.
-        features: D, features of a segment.
-        labels: Y.
+        settings: as in SequenceNetwork. `history` is M - 1; the factors have to score single labels; `bigram` and
+            `trigram` are not used, for the distant bigrams take their place.
         bigrams, trigrams: kept, so that both chains have the same parts in a model file; not used.
 
     Raises:
@@ -48,23 +45,16 @@ class MaximumEntropyMarkovModel(FactorModel):
 
     decoding: Literal["posterior", "viterbi"] = "viterbi"
 
-    def __init__(
-        self,
-        settings: ModelSettings,
-        features: int,
-        labels: int,
-        *,
-        bigrams: Tensor | None = None,
-        trigrams: Tensor | None = None,
-    ) -> None:
+    def _add_weights(self) -> None:
+        settings = self.settings
         wide = next((f.labels for f in settings.factors if f.labels > 1), None)
         if wide is not None:
             raise SettingsError(
                 f"expected a locally normalised chain's factors to score single labels, got labels = {wide}",
                 pointer="factors/labels", value=wide, limit=1,
             )  # fmt: skip
-        super().__init__(settings, features, labels, bigrams=bigrams, trigrams=trigrams)
-        self.distant = nn.Parameter(torch.zeros(settings.history, labels, labels))  # [m - 1, y_{t-m}, y_t]
+        super()._add_weights()
+        self.distant = nn.Parameter(torch.zeros(settings.history, self.labels, self.labels))  # [m - 1, y_{t-m}, y_t]
 
     def ngram_parameters(self) -> list[nn.Parameter]:
         """The distant bigrams, which want a step and a penalty of their own."""

@@ -6,6 +6,7 @@ N  packed rows      Y  labels
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -13,6 +14,7 @@ from torch import Tensor
 from phonechain.model.chain.packing import Packing
 from phonechain.model.chain.potentials import Potentials, Want
 from phonechain.model.chain.scaling import SAFE_RANGE
+from phonechain.model.chain.search import viterbi_in_windows
 from phonechain.model.chain.single import in_windows
 from phonechain.model.chain.sweeps import ngram_range
 
@@ -23,12 +25,12 @@ Window = Callable[[Tensor, Packing, slice], Potentials]
 def in_parts(x: Tensor, packing: Packing, rows: int, whole: Whole, window: Window) -> Tensor:
     """[N, Y] posteriors of features x [N, D], about `rows` segments at a time; a sequence of a quarter of them in windows.
 
+    For batches of more rows, or with a longer sequence; others are done as a whole.
+
     Args:
         whole: posteriors of a batch.
         window: potentials of some positions of a batch of one sequence.
     """
-    if packing.rows <= rows and packing.lengths[0] <= rows // 4:
-        return whole(x, packing)
     found: Tensor | None = None
     for first, last in _groups(packing.lengths, rows):
         where = torch.cat([packing.rows_of(n) for n in range(first, last)])
@@ -42,6 +44,26 @@ def in_parts(x: Tensor, packing: Packing, rows: int, whole: Whole, window: Windo
             found = answer.new_empty(packing.rows, answer.shape[1])
         found.index_copy_(0, order, answer)
     assert found is not None
+    return found
+
+
+def decode_in_parts(
+    x: Tensor, packing: Packing, rows: int, whole: Callable[[Tensor, Packing], Tensor], window: Window
+) -> Tensor:
+    """[N] most probable label sequences, likewise; `whole` gives those of a batch."""
+    if packing.rows <= rows and packing.lengths[0] <= rows // 4:
+        return whole(x, packing)
+    found = torch.empty(packing.rows, dtype=torch.long, device=x.device)
+    for first, last in _groups(packing.lengths, rows):
+        where = torch.cat([packing.rows_of(n) for n in range(first, last)])
+        part = Packing(packing.lengths[first:last], packing.device)
+        order = where[part.from_concatenated]
+        features = x.index_select(0, order)
+        if last == first + 1 and part.rows > rows // 4:
+            potentials_of = partial(window, features, part)
+            found[order] = viterbi_in_windows(potentials_of, part.rows, max(2, rows // 16))
+        else:
+            found[order] = whole(features, part)
     return found
 
 

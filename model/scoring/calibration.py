@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
+
+from phonechain.model.scoring.significance import Interval, share_intervals
 
 BINS = 15
 """Bins of the calibration table; each holds as many segments as the next (ties stay together)."""
@@ -25,13 +28,24 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class ReliabilityBin:
-    """Segments whose label's posterior lies in [low, high]: the mean posterior, and the share that is right."""
+    """Segments whose label's posterior lies in [low, high]: the mean posterior, and the share that is right.
+
+    `interval` is that of the share, over the speakers or utterances; None where those were not given.
+    """
 
     low: float
     high: float
     count: int
     confidence: float
     accuracy: float
+    interval: Interval | None = None
+
+    @property
+    def honest(self) -> bool | None:
+        """Whether the mean posterior lies within the interval of the share that is right; None without one."""
+        if self.interval is None or self.interval.low is None or self.interval.high is None:
+            return None
+        return self.interval.low <= self.confidence <= self.interval.high
 
 
 @dataclass(frozen=True)
@@ -49,12 +63,23 @@ class DoubtRow:
     share_of_errors: float | None
 
 
-def reliability_table(confidence: ArrayLike, right: ArrayLike, bins: int = BINS) -> list[ReliabilityBin]:
+def reliability_table(
+    confidence: ArrayLike,
+    right: ArrayLike,
+    bins: int = BINS,
+    *,
+    units: Sequence[Any] | None = None,
+    level: float = 0.95,
+    seed: int = 1,
+) -> list[ReliabilityBin]:
     """Mean confidence and accuracy of bins of equal size; equally confident segments share a bin; no bin is empty.
 
     Args:
         confidence: [N] posterior of the given label.
         right: [N] whether it is the true one.
+        units: [N] the speaker or utterance of each, for intervals of the shares.
+        level: of the intervals.
+        seed: of their bootstrap.
 
     Examples:
         >>> table = reliability_table([0.5, 0.6, 0.9, 0.95], [False, True, True, True], bins=2)
@@ -65,12 +90,19 @@ def reliability_table(confidence: ArrayLike, right: ArrayLike, bins: int = BINS)
     _, group, counts = np.unique(confidence, return_inverse=True, return_counts=True)
     middle = np.cumsum(counts) - counts / 2  # rank of the middle of each group of equals: no order among them matters
     bin_of = np.minimum((middle / len(confidence) * bins).astype(np.int64), bins - 1)[group.reshape(-1)]
+    _, bin_of = np.unique(bin_of, return_inverse=True)
+    bin_of = bin_of.reshape(-1)
+    intervals: Sequence[Interval | None] = [None] * (int(bin_of.max()) + 1)
+    if units is not None:
+        intervals = share_intervals(right, bin_of, units, level=level, seed=seed)
     table = []
-    for b in np.unique(bin_of):
+    for b, interval in enumerate(intervals):
         inside = bin_of == b
         c = confidence[inside]
         share = float(right[inside].mean())
-        table.append(ReliabilityBin(float(c.min()), float(c.max()), int(inside.sum()), float(c.mean()), share))
+        table.append(
+            ReliabilityBin(float(c.min()), float(c.max()), int(inside.sum()), float(c.mean()), share, interval)
+        )
     return table
 
 

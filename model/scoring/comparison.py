@@ -17,8 +17,9 @@ import numpy as np
 from phonechain.features.errors import CorpusError
 from phonechain.features.phones.comparison import LabelSet
 from phonechain.features.segments import Segment, Utterance
-from phonechain.model.labeler import Decoding, PhoneLabeler
+from phonechain.model.labeler import PhoneLabeler
 from phonechain.model.learning.training import Progress
+from phonechain.model.phone_model import Decoding
 from phonechain.model.scoring.evaluation import score
 from phonechain.model.scoring.significance import Comparison, Interval, compare, interval
 

@@ -19,9 +19,10 @@ from numpy.typing import ArrayLike, NDArray
 from phonechain.features.errors import CorpusError
 from phonechain.features.phones.comparison import LabelComparison
 from phonechain.features.segments import Segment, Utterance
-from phonechain.model.labeler import Decoding, PhoneLabeler
+from phonechain.model.labeler import PhoneLabeler
 from phonechain.model.learning.extraction import Featurised, featurise
 from phonechain.model.learning.training import Progress
+from phonechain.model.phone_model import Decoding
 from phonechain.model.scoring.calibration import (
     DoubtRow,
     Floats,
@@ -56,7 +57,7 @@ class Evaluation:
         brier: mean over segments of sum_y (p_y - [y is true])^2, between 0 and 2.
         ece: expected calibration error of the given label's posterior.
         mean_confidence: mean posterior of the given label; to be compared with 1 - per.
-        reliability: the table behind `ece`.
+        reliability: the table behind `ece`, each share with its interval.
         doubt: error rates among the least certain segments.
         doubt_auc: probability that a wrong segment is less certain than a right one; None without both kinds.
         per_phone: one row a label of the model.
@@ -68,6 +69,7 @@ class Evaluation:
         dropped: labels that were left out before labelling, with their counts.
         unlabelled: segments without a label, left out.
         problems: files that could not be scored: utterance and reason.
+        calibration: how the model's temperature was fitted, as its file says; "" where it does not.
     """
 
     segments: int
@@ -95,6 +97,7 @@ class Evaluation:
     dropped: dict[str, int] = field(default_factory=dict)
     unlabelled: int = 0
     problems: list[dict[str, str]] = field(default_factory=list)
+    calibration: str = ""
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-serialisable; the keys of `top` become text."""
@@ -148,7 +151,7 @@ def summarise(
     units = speakers if known and speakers is not None else utterances
     matrix = np.zeros((len(labels), len(labels)), dtype=np.int64)
     np.add.at(matrix, (y, guess), 1)
-    reliability = reliability_table(confidence, ~wrong)
+    reliability = reliability_table(confidence, ~wrong, units=units, level=level, seed=seed)
     return Evaluation(
         segments=len(y),
         errors=int(wrong.sum()),
@@ -190,6 +193,7 @@ class Scored:
         unscored, dropped, unlabelled, problems: as in Evaluation.
         durations: [N] seconds; None where they are not known.
         starts: [N] where each segment begins in its recording (s).
+        calibration: as in Evaluation.
     """
 
     labels: list[str]
@@ -206,6 +210,7 @@ class Scored:
     problems: list[dict[str, str]]
     durations: Floats | None = None
     starts: Floats = field(default_factory=lambda: np.zeros(0))
+    calibration: str = ""
 
     @property
     def wrong(self) -> NDArray[np.bool_]:
@@ -220,7 +225,7 @@ class Scored:
         )  # fmt: skip
         return replace(
             found, unscored=self.unscored, folding=list(self.comparison.steps), dropped=self.dropped,
-            unlabelled=self.unlabelled, problems=self.problems,
+            unlabelled=self.unlabelled, problems=self.problems, calibration=self.calibration,
         )  # fmt: skip
 
     def compare(self, other: Scored, *, seed: int = 1) -> Comparison:
@@ -288,7 +293,7 @@ def score(
             tally.add(i, [items[i].segments[n] for n in k], p, guess)
         tell("scoring", len(tally.rows))
     problems = [{"utterance": i.utterance.id, "message": str(i.error)} for i in items if i.error is not None]
-    return tally.scored(utterances, dropped, problems)
+    return replace(tally.scored(utterances, dropped, problems), calibration=labeler.calibration_)
 
 
 class _Answers(NamedTuple):

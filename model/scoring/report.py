@@ -10,7 +10,7 @@ import numpy as np
 
 from phonechain.model.scoring.evaluation import Evaluation, Scored
 
-MAX_LABELS = 70
+DRAWN_LABELS = 70
 """Labels in the drawing of confusions, the most frequent ones."""
 DURATIONS = (0.0, 0.03, 0.05, 0.08, 0.12, 0.2, 0.4, np.inf)
 """Edges of the classes of duration (s)."""
@@ -27,7 +27,7 @@ caption{text-align:left;caption-side:bottom;padding-top:.5rem}
 svg{max-width:100%;height:auto}
 text{fill:var(--ink);font:9px system-ui,sans-serif}
 .axis{stroke:var(--line)}.ideal{stroke:var(--soft);stroke-dasharray:4 3}
-.line{fill:none;stroke:var(--accent);stroke-width:2}.dot{fill:var(--accent)}.cell{fill:rgb(var(--heat))}.scroll{overflow-x:auto}
+.line{fill:none;stroke:var(--accent);stroke-width:2}.dot{fill:var(--accent)}.bar{stroke:var(--accent)}.cell{fill:rgb(var(--heat))}.scroll{overflow-x:auto}
 """
 
 
@@ -55,7 +55,7 @@ def render(scored: Scored, title: str, *, seed: int = 1) -> str:
 def _summary(found: Evaluation) -> str:
     low, high = found.interval.low, found.interval.high
     units = found.speakers if found.speakers is not None else found.utterances
-    between = f"{_percent(low)} to {_percent(high)} %" if low is not None else f"needs two {found.interval_over}s"
+    between = f"{_percent(low)} to {_percent(high)} %" if low is not None else found.interval.reason
     rows = [
         ("segments", f"{found.segments:,} in {_count(found.utterances, 'utterance')}"),
         ("errors", f"{_percent(found.per)} % ({found.errors:,})"),
@@ -63,6 +63,7 @@ def _summary(found: Evaluation) -> str:
         *((f"true label among the first {n}", f"{_percent(share)} %") for n, share in found.top.items() if n > 1),
         ("mean posterior of the answers", f"{_percent(found.mean_confidence)} %"),
         ("expected calibration error", f"{_percent(found.ece)} %"),
+        *([("calibration of the model", found.calibration)] if found.calibration else []),
         *([("negative log-likelihood", f"{found.nll:.3f} nats")] if found.nll is not None else []),
         ("Brier score", f"{found.brier:.3f}"),
         *(
@@ -83,6 +84,9 @@ def _reliability(found: Evaluation) -> str:
     dots = []
     for one in found.reliability:
         x, y = at(one.confidence, one.accuracy)
+        if one.interval is not None and one.interval.low is not None and one.interval.high is not None:
+            (_, low), (_, high) = at(0, one.interval.low), at(0, one.interval.high)
+            dots.append(f'<path class="bar" d="M{x:.1f} {low:.1f}V{high:.1f}"/>')
         said = f"posterior {one.confidence:.3f}, right {one.accuracy:.3f}, {one.count} segments"
         dots.append(f'<circle class="dot" cx="{x:.1f}" cy="{y:.1f}" r="4"><title>{said}</title></circle>')
     (x0, y0), (x1, y1) = at(0, 0), at(1, 1)
@@ -93,8 +97,26 @@ def _reliability(found: Evaluation) -> str:
         f'<polyline class="line" points="{line}"/>{"".join(dots)}'
         f'<text x="{(x0 + x1) / 2}" y="{size - 6}" text-anchor="middle">posterior</text>'
         f'<text x="10" y="{(y0 + y1) / 2}" text-anchor="middle" transform="rotate(-90 10 {(y0 + y1) / 2})">right</text></svg>'
-        "<p>Each dot is as many answers as the next. On the dashed line, a posterior of 0.8 is right in 80 % of the cases.</p>"
+        "<p>Each dot is as many answers as the next. On the dashed line, a posterior of 0.8 is right in 80 % of the cases; "
+        f"a bar that crosses it is no sign against the posteriors.</p>{_bins(found)}"
     )
+
+
+def _bins(found: Evaluation) -> str:
+    rows = []
+    for one in found.reliability:
+        between = "–"
+        if one.interval is not None:
+            low, high = one.interval.low, one.interval.high
+            between = one.interval.reason if low is None else f"{_percent(low)} to {_percent(high)}"
+        rows.append(
+            (
+                f"{one.low:.3f} to {one.high:.3f}", f"{one.count:,}", _percent(one.confidence),
+                _percent(one.accuracy), between,
+            )
+        )  # fmt: skip
+    level = f"{100 * found.interval.level:.0f} %, over {found.interval_over}s"
+    return _table(("posterior", "answers", "mean posterior %", "right %", level), rows)
 
 
 def _doubt(found: Evaluation) -> str:
@@ -113,7 +135,7 @@ def _doubt(found: Evaluation) -> str:
 
 def _confusions(found: Evaluation) -> str:
     matrix = np.asarray(found.confusion_matrix)
-    frequent = np.argsort(-(matrix.sum(axis=1) + matrix.sum(axis=0)), kind="stable")[:MAX_LABELS]
+    frequent = np.argsort(-(matrix.sum(axis=1) + matrix.sum(axis=0)), kind="stable")[:DRAWN_LABELS]
     order = sorted(frequent.tolist(), key=lambda i: found.labels[i])
     shown = matrix[np.ix_(order, order)]
     share = shown / np.maximum(1, matrix.sum(axis=1)[order])[:, None]

@@ -104,6 +104,53 @@ def interval(
     return Interval(float(low), float(high), level, len(sizes))
 
 
+def share_intervals(
+    hits: Sequence[bool] | NDArray[np.bool_],
+    groups: Sequence[int] | NDArray[np.int64],
+    units: Sequence[Any] | NDArray[Any],
+    *,
+    level: float = 0.95,
+    draws: int = DRAWS,
+    seed: int = 1,
+) -> list[Interval]:
+    """Confidence interval of the share of hits in each group, 0 to max(groups): whole units are drawn with replacement.
+
+    Where few segments of a group are hits, or few are not, a bootstrap is too narrow (of a group of hits alone it is a
+    point), so each interval also holds that of Clopper and Pearson (1934), which takes segments as independent.
+
+    Args:
+        hits: [N] whether each segment counts.
+        groups: [N] the group of each.
+        units: [N] the utterance or speaker of each.
+
+    Examples:
+        >>> units = ["amy", "amy", "bob", "bob", "cy", "cy"]
+        >>> found = share_intervals([True, False] * 3, [0, 1] * 3, units)
+        >>> [(round(one.low, 2), round(one.high, 2)) for one in found]
+        [(0.29, 1.0), (0.0, 0.71)]
+    """
+    hit, unit = _checked(hits, units)
+    group = np.asarray(groups)
+    shape = (int(unit.max()) + 1, int(group.max()) + 1)
+    right, sizes = np.zeros(shape), np.zeros(shape)
+    np.add.at(right, (unit, group), hit)
+    np.add.at(sizes, (unit, group), 1)
+    counts = _draw(shape[0], draws, seed)
+    with np.errstate(invalid="ignore"):
+        rates = (counts @ right) / (counts @ sizes)  # [draws, groups]; nan where none of a group's units were drawn
+    tails = [(1 - level) / 2, (1 + level) / 2]
+    found = []
+    for g in range(shape[1]):
+        there = int((sizes[:, g] > 0).sum())
+        if there < FEWEST_UNITS:
+            found.append(_no_interval(level, there))
+            continue
+        low, high = np.nanquantile(rates[:, g], tails)
+        exact = stats.binomtest(int(right[:, g].sum()), int(sizes[:, g].sum())).proportion_ci(level, "exact")
+        found.append(Interval(float(min(low, exact.low)), float(max(high, exact.high)), level, there))
+    return found
+
+
 def compare(
     errors_a: Sequence[bool] | NDArray[np.bool_],
     errors_b: Sequence[bool] | NDArray[np.bool_],

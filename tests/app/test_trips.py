@@ -1,8 +1,7 @@
 """How long the trip of one request through our files is: counted, so the same on every machine.
 
-Raising a bar is a decision: say in the commit what the longer trip buys. So far: an encoder in front of the factors (ten
-files), labels that are spelled otherwise (one), a client that has gone (one), forms that never touch /tmp (one), the checks
-of host and origin (one); in a job's creation uploads that are held until a row names them (three) and quotas (one).
+Raising a bar is a decision: say in the commit what the longer trip buys. docs/decisions.md ("Trips") says what was tried to
+shorten them, and why the rest stays.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ def trips() -> dict[str, dict[str, dict[str, int]]]:
     environment = {k: v for k, v in os.environ.items() if not k.startswith("PHONECHAIN_")}
     out = subprocess.run(
         [sys.executable, "scripts/trace_request.py", "--json"],
-        cwd=ROOT, env={**environment, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=300,
+        cwd=ROOT, env={**environment, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=900,
     )  # fmt: skip
     assert out.returncode == 0, out.stderr
     found: dict[str, dict[str, dict[str, int]]] = json.loads(out.stdout)
@@ -35,16 +34,19 @@ def own(files: dict[str, int]) -> set[str]:
     return {name for name in files if name.startswith("app/")}
 
 
-def test_classify(trips: dict[str, dict[str, dict[str, int]]]) -> None:
-    trip = trips["POST /classify"]
-    assert len(own(trip["files"])) <= 11, sorted(own(trip["files"]))
-    moves = {move: count for move, count in trip["moves"].items() if move.count("app/") == 2}
-    assert sum(moves.values()) <= 52, moves
-    assert sum(trip["moves"].values()) <= 180, trip["moves"]
+@pytest.mark.parametrize(("model", "files", "moves"), [("paper", 38, 87), ("default", 41, 104)])
+def test_classify(trips: dict[str, dict[str, dict[str, int]]], model: str, files: int, moves: int) -> None:
+    trip = trips[f"{model} /classify"]
+    assert len(trip["files"]) <= files, sorted(trip["files"])
+    assert len(own(trip["files"])) <= 10, sorted(own(trip["files"]))
+    assert sum(trip["moves"].values()) <= moves, trip["moves"]
+    inside = {move: count for move, count in trip["moves"].items() if move.count("app/") == 2}
+    assert sum(inside.values()) <= 28, inside
 
 
 def test_a_jobs_creation(trips: dict[str, dict[str, dict[str, int]]]) -> None:
-    trip = trips["POST /jobs"]
+    """The bar is folders ("rooms")."""
+    trip = trips["default /jobs"]
     every_request = {"app/http/gateway.py", "app/http/origins.py", "app/http/dependencies.py", "app/ops/metrics.py"}
     files = set(trip["files"]) - every_request
     assert len({name.split("/")[1] for name in files}) <= 7, sorted(files)

@@ -454,6 +454,15 @@ def test_dc_offset() -> None:
     assert notice.value == pytest.approx(0.05, abs=0.002)
 
 
+def test_quiet_sound() -> None:
+    """Its level is named; what is a little quieter than usual has no notice."""
+    loud = SPEECH / np.abs(SPEECH).max()
+    (notice,) = decode(written(loud * 10 ** (-46 / 20), 16000)).notices
+    assert (notice.code, notice.value, notice.limit) == ("audio-quiet", pytest.approx(-46, abs=0.1), -35.0)
+    assert "46 dB below full scale" in notice.message
+    assert not decode(written(loud * 10 ** (-34 / 20), 16000)).notices
+
+
 def test_telephone_band() -> None:
     """8 kHz sound, as it is and put into a 16 kHz file."""
     narrow = speechlike(16000, 2.0)[::2]  # folded, but what matters is where it ends

@@ -252,18 +252,20 @@ def test_an_empty_inventory_leaves_out_what_needs_one() -> None:
     st.sampled_from([1.0, 0.7]),
     st.integers(0, 2**16),
 )
-def test_a_batch_in_parts_has_the_posteriors_of_the_whole(
+def test_a_batch_in_parts_has_the_posteriors_and_the_best_sequences_of_the_whole(
     shape: tuple[int, str], lengths: tuple[int, ...], temperature: float, seed: int
 ) -> None:
     labels, trigram = shape
     network = model("spn", labels=labels, segments=3, trigram=trigram, seed=seed)
     x, _, packing = batch(lengths, seed)
     whole = network.posteriors(x, packing, temperature=temperature)
-    bytes_per_row = network._bytes_per_row()
+    best = network.decode(x, packing)
+    bytes_per_row = network._bytes_per_row
     for rows in (8, 33, 100):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(crf, "BUDGET", rows * bytes_per_row)
             parts = network.posteriors(x, packing, temperature=temperature)
+            assert network.decode(x, packing).tolist() == best.tolist()
         np.testing.assert_allclose(parts, whole.detach(), atol=1e-10)
 
 
@@ -273,7 +275,7 @@ def test_a_long_sequence_at_a_range_for_logs_is_still_exact(monkeypatch: pytest.
         network.trigram_weight[0, 1, 2] = -400.0  # type: ignore[index]
     x, _, packing = batch((30, 4), 1)
     whole = network.posteriors(x, packing)
-    monkeypatch.setattr(crf, "BUDGET", 20 * network._bytes_per_row())
+    monkeypatch.setattr(crf, "BUDGET", 20 * network._bytes_per_row)
     np.testing.assert_allclose(network.posteriors(x, packing), whole, atol=1e-10)
 
 

@@ -153,6 +153,30 @@ def test_the_calibration_error_by_hand() -> None:
     assert calibration_error(table) == pytest.approx((0.2 + 0.1) / 2)
 
 
+def test_each_bins_share_has_an_interval_over_the_units() -> None:
+    random = np.random.default_rng(5)
+    confidence = random.random(3000)
+    right = random.random(3000) < confidence
+    units = np.repeat(np.arange(60), 50).tolist()
+    table = reliability_table(confidence, right, units=units)
+    inside = [
+        b.interval.low <= b.accuracy <= b.interval.high for b in table if b.interval and b.interval.low is not None
+    ]  # type: ignore[operator]
+    assert inside == [True] * 15
+    assert (
+        sum(b.honest is True for b in table) >= 13
+    )  # posteriors are what they say, so 95 % of the intervals hold them
+    boastful = reliability_table(confidence ** (1 / 3), right, units=units)
+    assert sum(b.honest is False for b in boastful) >= 10
+    without = reliability_table(confidence, right)
+    assert [(b.interval, b.honest) for b in without] == [(None, None)] * 15
+    few = reliability_table(confidence, right, units=["u"] * 3000)
+    assert {b.interval.reason for b in few if b.interval} == {
+        "not computed: one utterance or speaker, at least 3 are needed"
+    }
+    assert few[0].honest is None
+
+
 def test_honest_posteriors_are_calibrated_and_sharpened_ones_are_not() -> None:
     random = np.random.default_rng(1)
     p = random.dirichlet(np.ones(5), 30_000)
@@ -239,6 +263,7 @@ class Oracle:
     labels_ = ("a", "b", "c")
     label_set_ = LabelSet(labels_)
     features_ = FeatureSettings()
+    calibration_ = "not fitted: dev set too small (3 segments)"
     drop: tuple[str, ...] = ()
 
     def __init__(self) -> None:
@@ -277,6 +302,8 @@ def test_evaluate_scores_labelled_segments_and_reports_the_rest(sound: Path, tmp
     )
     assert (found.segments, found.errors, found.utterances) == (3, 1, 2)
     assert (found.dropped, found.unlabelled, found.unknown) == ({"+NSN+": 2}, 1, {"x": 1})
+    assert found.calibration == Oracle.calibration_
+    assert [b.interval.units for b in found.reliability if b.interval] == [2]
     assert [p["utterance"] for p in found.problems] == ["2"]
     assert "missing.wav" in found.problems[0]["message"]
     assert sorted(labeler.lengths) == [1, 4]  # a dropped segment is not shown to the chain, an unlabelled one is

@@ -68,7 +68,7 @@ def test_no_evidence_changes_nothing_and_parts_do_not_either(monkeypatch: pytest
     torch.testing.assert_close(made.posteriors_with_evidence(h, nothing, packing), made.posteriors(h, packing))
     some = torch.randn(packing.rows, len(LABELS), dtype=torch.float64, generator=torch.Generator().manual_seed(2))
     whole = made.posteriors_with_evidence(h, some, packing)
-    monkeypatch.setattr(networks, "BUDGET", 64 * made._bytes_per_row())
+    monkeypatch.setattr(networks, "BUDGET", 64 * made._bytes_per_row)
     torch.testing.assert_close(made.posteriors_with_evidence(h, some, packing), whole)
 
 

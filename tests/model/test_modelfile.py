@@ -179,7 +179,7 @@ def test_a_folder_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"labels": ()}, "1 to 10000 labels, got 0"),
+        ({"labels": ()}, "1 to 400 labels, got 0"),
         ({"labels": ("a", "b", "a")}, "each label once, got a more than once"),
         ({"labels": ("a", "")}, "empty string"),
         ({"labels": ("a", 3)}, "expected text in labels/1, got a value of type int"),

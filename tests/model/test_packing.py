@@ -5,7 +5,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from phonechain.model.chain.packing import Packing, sort_by_length
-from phonechain.model.networks import ngrams
 
 lengths = st.lists(st.integers(1, 7), min_size=1, max_size=6).map(lambda n: tuple(sorted(n, reverse=True)))
 
@@ -49,33 +48,3 @@ def test_lengths_that_are_not_sorted_or_empty_are_refused(wrong: tuple[int, ...]
 def test_sorting_keeps_the_order_of_equals(lengths: list[int]) -> None:
     order = sort_by_length(lengths).tolist()
     assert order == sorted(range(len(lengths)), key=lambda n: (-lengths[n], n))
-
-
-# ------------------------------------------------------------------------------------------------ n-gram inventory
-
-
-@given(st.lists(st.lists(st.integers(0, 3), max_size=6), max_size=4), st.integers(2, 3))
-def test_the_inventory_has_every_n_gram_once_in_order(sequences: list[list[int]], n: int) -> None:
-    expected = sorted({tuple(y[t : t + n]) for y in sequences for t in range(len(y) - n + 1)})
-    found = ngrams.seen([np.array(y, dtype=np.int64) for y in sequences], n)
-    assert found.shape == (len(expected), n)
-    assert found.dtype == torch.int64
-    assert [tuple(g) for g in found.tolist()] == expected
-
-
-@pytest.mark.parametrize("n", [2, 3])
-def test_scores_land_at_their_n_gram_and_unseen_ones_are_zero(n: int) -> None:
-    inventory = ngrams.seen([np.array([0, 2, 1, 2, 2, 0])], n)
-    scores = torch.randn(5, len(inventory), dtype=torch.float64)
-    table = ngrams.to_dense(scores, inventory, 3)
-    assert table.shape == (5, *(3,) * n)
-    for p, gram in enumerate(inventory.tolist()):
-        assert torch.equal(table[(slice(None), *gram)], scores[:, p])
-    assert int((table != 0).sum()) == 5 * len(inventory)
-    assert torch.autograd.gradcheck(lambda s: ngrams.to_dense(s, inventory, 3), scores.requires_grad_())
-
-
-def test_an_empty_inventory_is_a_table_of_zeros() -> None:
-    table = ngrams.to_dense(torch.zeros(4, 0), torch.zeros(0, 2, dtype=torch.long), 3)
-    assert table.shape == (4, 3, 3)
-    assert not table.any()

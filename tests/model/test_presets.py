@@ -34,7 +34,7 @@ def corpus(utterances: int, seed: int) -> list[Featurised]:
         segments = [Segment(0.1 * t, 0.1 * (t + 1), "abcde"[label]) for t, label in enumerate(y)]
         x = (means[y] + random.normal(0.0, 1.0, (len(y), 92))).astype(np.float32)
         times = np.asarray([(s.start, s.end) for s in segments])
-        # ten frames a segment, about a mean of each label, at the level of speech
+        # ten frames per segment, about a mean of each label, at the level of speech
         frames = np.repeat(spectra[y], 10, axis=0) + random.normal(0.0, 1.0, (10 * len(y), 40)) - 2
         inputs = Inputs(x, times, frames.astype(np.float32), 0.01)
         items.append(Featurised(Utterance(f"u{n}", Path(f"u{n}.wav"), segments, f"s{n % 4}", None), segments, inputs))

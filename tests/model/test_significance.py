@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from phonechain.model.scoring.significance import compare, interval, matched_pairs, mcnemar
+from phonechain.model.scoring.significance import compare, interval, matched_pairs, mcnemar, share_intervals
 
 
 def test_the_interval_covers_the_true_rate_about_as_often_as_it_says() -> None:
@@ -32,6 +32,34 @@ def test_whole_utterances_are_drawn_so_that_errors_that_come_together_widen_the_
     assert apart.low is not None
     assert apart.high is not None
     assert together.high - together.low > 3 * (apart.high - apart.low)
+
+
+def test_a_groups_interval_is_no_narrower_than_its_segments_alone_would_have_it() -> None:
+    units, groups = np.repeat(np.arange(10), 6), np.tile([0, 0, 0, 1, 1, 2], 10)
+    hits = groups == 0
+    hits[3::6] = True  # of group 1 one of two
+    sure, half, never = share_intervals(hits, groups, units)
+    exact = stats.binomtest(30, 30).proportion_ci(0.95, "exact")
+    assert (sure.low, sure.high) == (pytest.approx(exact.low), 1.0)
+    assert (never.low, never.high) == (0.0, pytest.approx(stats.binomtest(0, 10).proportion_ci(0.95, "exact").high))
+    assert half.low is not None
+    assert half.high is not None
+    assert half.low < 0.5 < half.high
+    assert [one.units for one in (sure, half, never)] == [10, 10, 10]
+
+
+def test_a_group_of_two_units_has_no_interval() -> None:
+    first, second = share_intervals([True, False, True, True, False], [0, 0, 0, 1, 1], ["u", "v", "w", "u", "v"])
+    assert (first.units, first.reason) == (3, "")
+    assert (second.low, second.units) == (None, 2)
+    assert second.reason.startswith("not computed: 2 utterances or speakers")
+
+
+def test_errors_that_come_together_widen_a_groups_interval() -> None:
+    wrong = np.repeat(np.arange(40) % 4 == 0, 25)
+    [together] = share_intervals(wrong, np.zeros(1000, dtype=int), np.repeat(np.arange(40), 25))
+    [apart] = share_intervals(wrong, np.zeros(1000, dtype=int), np.arange(1000))
+    assert together.high - together.low > 3 * (apart.high - apart.low)  # type: ignore[operator]
 
 
 def test_the_same_input_gives_the_same_interval() -> None:

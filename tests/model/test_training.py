@@ -117,7 +117,7 @@ def test_a_stopped_run_keeps_the_best_epoch_so_far_and_can_go_on(tmp_path: Path)
     def stop() -> bool:
         nonlocal asked
         asked += 1
-        return asked > 20  # 8 batches an epoch: in the third epoch
+        return asked > 20  # 8 batches per epoch: in the third epoch
 
     built = network()
     history = train(built, data(60, 1), data(40, 2), QUICK, stop=stop, run_dir=tmp_path)

@@ -23,6 +23,31 @@ def test_every_public_name_is_in_the_reference(name: str) -> None:
     assert f"::: {home}\n" in REFERENCE
 
 
+def _exists(name: str) -> bool:
+    """Whether documentation names a file or folder: from the root, or as docs/architecture.md, from a layer's folder."""
+    bases = (ROOT, *(ROOT / layer for layer in ("features", "model", "app")))
+    spellings = (name, f"{name}.py", f"{name.rpartition('.')[0]}.py")  # a module, a function of one
+    return any((base / spelling).exists() for base in bases for spelling in spellings)
+
+
+@pytest.mark.parametrize("document", ["CONTRIBUTING.md", "docs/architecture.md"])
+def test_the_files_that_the_guides_name_are_there(document: str) -> None:
+    text = re.sub(r"```.*?```", "", (ROOT / document).read_text("utf-8"), flags=re.DOTALL)
+    names = {name for name in re.findall(r"`([a-z][\w./-]*/[\w./-]*)`", text) if not re.search(r"NAME|RESOURCE", name)}
+    assert len(names) > 15
+    assert [name for name in sorted(names) if not _exists(name)] == []
+
+
+@pytest.mark.parametrize("topic", ["an annotation format", "a factor", "a preset", "a route", "a job kind"])
+def test_the_guide_says_where_to_add_things_by_names_that_are_there(topic: str) -> None:
+    section = (ROOT / "CONTRIBUTING.md").read_text("utf-8").split(f"## Add {topic}\n")[1].split("\n## ")[0]
+    names = set(re.findall(r"`([A-Za-z_]{4,})[(`]", re.sub(r"```.*?```", "", section, flags=re.DOTALL)))
+    folders = [ROOT / layer for layer in ("features", "model", "app", "tests")]
+    sources = "\n".join(path.read_text("utf-8") for folder in folders for path in sorted(folder.rglob("*.py")))
+    assert [name for name in sorted(names) if not re.search(rf"\b{name}\b", sources)] == []
+    assert re.search(r"`(features|model|app)/[\w/]+\.py`|`model/presets/", section)
+
+
 @pytest.mark.slow
 def test_the_documentation_builds_without_a_warning(tmp_path: Path) -> None:
     pytest.importorskip("mkdocs", reason="the extra `docs` is not installed")

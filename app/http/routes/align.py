@@ -5,28 +5,21 @@ The body is read here, and checked by `schemas/align.py`; `alignment.pipeline` d
 
 from __future__ import annotations
 
-import json
 import threading
-from dataclasses import dataclass, field
-from typing import Any, TypeVar
 
 from fastapi import APIRouter, Request
-from pydantic import BaseModel, ValidationError
-from starlette.datastructures import UploadFile
+from starlette.datastructures import QueryParams
 from starlette.responses import Response
 
 from phonechain.app.alignment import documents, pipeline
 from phonechain.app.alignment.pipeline import Aligned
 from phonechain.app.alignment.transcripts import Pronouncer
+from phonechain.app.http.answers import file_response, json_response
 from phonechain.app.http.dependencies import ServicesDep
-from phonechain.app.http.uploads import parse_object, read_form
-from phonechain.app.labelling import conversion
-from phonechain.app.labelling import pipeline as labelling
-from phonechain.app.problems.documents import MOST_FINDINGS, finding, invalid_request
-from phonechain.app.problems.errors import InvalidRequest, UnsupportedMediaType
+from phonechain.app.http.uploads import File, Upload, parse_object, parse_options, receive
+from phonechain.app.problems.errors import InvalidRequest
 from phonechain.app.schemas import align as schemas
 from phonechain.app.schemas.problems import refusals
-from phonechain.app.settings import Settings
 from phonechain.features.annotation import Annotation
 from phonechain.features.audio.reader import Audio
 from phonechain.features.words import dictionary as dictionaries
@@ -36,20 +29,8 @@ from phonechain.model.segmental.answers import Recognition
 
 router = APIRouter(tags=["align"])
 
-_M = TypeVar("_M", bound=BaseModel)
-
 _loading = threading.Lock()
 _loaded: list[PhoneAligner] = []
-
-
-@dataclass(slots=True)
-class Upload:
-    """The parts of a body."""
-
-    values: dict[str, Any] = field(default_factory=dict)
-    audio: bytes | None = None
-    transcript: bytes | None = None
-    name: str | None = None
 
 
 @router.post(
@@ -66,11 +47,12 @@ class Upload:
 async def align(request: Request, services: ServicesDep) -> Response:
     settings, batcher, metrics = services.settings, services.batcher, services.metrics
     batcher.refuse_if_full()
-    upload = await _receive(request, settings, ("audio", "transcript", "dictionary"))
+    files = ("audio", "transcript", "dictionary")
+    upload = await receive(request, settings.max_body_bytes, files, texts=("dictionary",))
     with batcher.admit():
-        options = _checked(schemas.AlignOptions, schemas.AlignBody, upload, request)
+        options, audio = await batcher.in_pool(_parse_align, upload, request.query_params)
         aligner = await batcher.in_pool(_aligner)
-        sound, done = await batcher.in_pool(_align, aligner, upload, options)
+        sound, done = await batcher.in_pool(_align, aligner, options, audio, upload.files.get("transcript"))
         metrics.audio.inc(sound.duration)
         metrics.segments.inc(len(done.alignment.phones))
         return await batcher.in_pool(_response, aligner, sound, done, options.format)
@@ -88,11 +70,11 @@ async def align(request: Request, services: ServicesDep) -> Response:
 async def recognize(request: Request, services: ServicesDep) -> Response:
     settings, batcher, metrics = services.settings, services.batcher, services.metrics
     batcher.refuse_if_full()
-    upload = await _receive(request, settings, ("audio",))
+    upload = await receive(request, settings.max_body_bytes, ("audio",))
     with batcher.admit():
-        options = _checked(schemas.RecognizeOptions, schemas.RecognizeBody, upload, request)
+        options, audio = await batcher.in_pool(_parse_recognize, upload, request.query_params)
         aligner = await batcher.in_pool(_aligner)
-        sound = await batcher.in_pool(pipeline.read_audio, _audio(upload), aligner, options.channel)
+        sound = await batcher.in_pool(pipeline.read_audio, audio, aligner, options.channel)
         done = await batcher.in_pool(pipeline.recognize, aligner, sound)
         metrics.audio.inc(sound.duration)
         metrics.segments.inc(len(done.phones))
@@ -107,15 +89,17 @@ def _aligner() -> PhoneAligner:
         return _loaded[0]
 
 
-def _align(aligner: PhoneAligner, upload: Upload, options: schemas.AlignOptions) -> tuple[Audio, Aligned]:
+def _align(
+    aligner: PhoneAligner, options: schemas.AlignOptions, audio: bytes, transcript: File | None
+) -> tuple[Audio, Aligned]:
     """Raises PhonechainError, InvalidRequest."""
-    if (upload.transcript is None) == (options.text is None):
+    if (transcript is None) == (options.text is None):
         got = "neither" if options.text is None else "both"
         raise InvalidRequest(f"expected a file in the field transcript or the field text, got {got}", pointer="text")
     source: str | Annotation = options.text or ""
-    if upload.transcript is not None:
-        source = pipeline.read_source(upload.transcript, upload.name)
-    sound = pipeline.read_audio(_audio(upload), aligner, options.channel)
+    if transcript is not None:
+        source = pipeline.read_source(transcript.data, transcript.name)
+    sound = pipeline.read_audio(audio, aligner, options.channel)
     pronouncer = _pronouncer(options)
     done = pipeline.align(
         aligner, sound, source, pronouncer, tier=options.tier, refine=options.refine, spread=options.spread
@@ -138,79 +122,36 @@ def _pronouncer(options: schemas.AlignOptions) -> Pronouncer:
     return Pronouncer(dictionaries.english(), options.language)
 
 
-async def _receive(request: Request, settings: Settings, files: tuple[str, ...]) -> Upload:
-    """Raises UnsupportedMediaType, MalformedBody, InvalidRequest, BodyTooLarge."""
-    kind = request.state.media_type
-    if kind == "application/json":
-        return Upload(values=parse_object(await request.body()))
-    if kind != "multipart/form-data":
-        got = kind or "none"
-        raise UnsupportedMediaType(
-            f"expected the media type multipart/form-data or application/json, got {got[:80]}", value=got[:80]
-        )
-    upload = Upload()
-    async with read_form(request, files=4, fields=32, part=settings.max_body_bytes) as form:
-        for name, part in form.multi_items():
-            if name in upload.values or (name in ("audio", "transcript") and getattr(upload, name) is not None):
-                raise InvalidRequest(f"expected {name[:80]} once, got it again", pointer=name[:80])
-            if isinstance(part, UploadFile):
-                if name not in files:
-                    raise InvalidRequest(
-                        f"expected the files {', '.join(files)}, got a file {name[:80]!r}", pointer=name[:80]
-                    )
-                data = await part.read()
-                if name == "audio":
-                    upload.audio = data
-                elif name == "transcript":
-                    upload.transcript, upload.name = data, part.filename
-                else:
-                    upload.values[name] = data.decode("utf-8", "replace")
-            elif name in ("audio", "transcript"):
-                raise InvalidRequest(
-                    f"expected {name} as a file (curl: -F {name}=@FILE), got a text field", pointer=name
-                )
-            else:
-                upload.values[name] = part
-    return upload
+def _parse_align(upload: Upload, query: QueryParams) -> tuple[schemas.AlignOptions, bytes]:
+    """The options and the sound. Raises InvalidRequest, MalformedBody."""
+    if upload.document is not None:
+        body = parse_options(schemas.AlignOptions, schemas.AlignBody, parse_object(upload.document), query)
+        return body, body.audio
+    fields = dict(upload.fields)
+    if (own := upload.files.get("dictionary")) is not None:
+        fields["dictionary"] = own.data.decode("utf-8", "replace")
+    return parse_options(schemas.AlignOptions, schemas.AlignOptions, fields, query), _audio(upload)
 
 
-def _checked(options: type[_M], body: type[BaseModel], upload: Upload, request: Request) -> _M:
-    """The options from query and body. Raises InvalidRequest with every finding."""
-    query = dict(request.query_params)
-    for name, value in query.items():
-        if len(request.query_params.getlist(name)) > 1 or str(upload.values.get(name, value)) != value:
-            raise InvalidRequest(f"expected {name[:80]} once, got it again", pointer=name[:80])
-    in_json = upload.audio is None and "audio" in upload.values
-    try:
-        checked = (body if in_json else options).model_validate({**query, **upload.values})
-    except ValidationError as error:
-        entries = error.errors(include_url=False)[:MOST_FINDINGS]
-        places = ["query" if e["loc"] and e["loc"][0] in query else "body" for e in entries]
-        raise invalid_request(
-            [finding(place, e, body if in_json else options) for place, e in zip(places, entries, strict=True)]
-        ) from None
-    if in_json:
-        upload.audio = checked.audio  # type: ignore[attr-defined]
-    return checked  # type: ignore[return-value]  # the body's schema is the options' with the audio
+def _parse_recognize(upload: Upload, query: QueryParams) -> tuple[schemas.RecognizeOptions, bytes]:
+    """The options and the sound. Raises InvalidRequest, MalformedBody."""
+    if upload.document is not None:
+        body = parse_options(schemas.RecognizeOptions, schemas.RecognizeBody, parse_object(upload.document), query)
+        return body, body.audio
+    return parse_options(schemas.RecognizeOptions, schemas.RecognizeOptions, upload.fields, query), _audio(upload)
 
 
 def _audio(upload: Upload) -> bytes:
-    if upload.audio is None:
+    if (audio := upload.files.get("audio")) is None:
         raise InvalidRequest("expected a file in the field audio, got none", pointer="audio")
-    return upload.audio
+    return audio.data
 
 
 def _response(aligner: PhoneAligner, sound: Audio, done: Aligned | Recognition, format: str) -> Response:
     """The answer in the format that is asked for. Raises AnnotationError."""
-    headers = {"Cache-Control": "no-store"}
     if format == "json":
-        document = documents.to_json(ALIGNMENT, aligner, done)
-        data = json.dumps(document, ensure_ascii=False, allow_nan=False).encode("utf-8")
-        return Response(data, headers=headers, media_type="application/json")
-    rate = sound.source_rate or sound.rate
-    data = pipeline.render(done, format, duration=sound.duration, rate=rate, recording=None)
-    headers["X-Phonechain-Model"] = f"{ALIGNMENT}; version={aligner.version_}"
-    codes = [notice.code for notice in done.notices]
-    headers["X-Phonechain-Warnings"] = ", ".join(f"{c}; count={codes.count(c)}" for c in dict.fromkeys(codes))
-    headers["Content-Disposition"] = f'attachment; filename="alignment{conversion.suffix(format)}"'
-    return Response(data, headers=headers, media_type=labelling.media_type(format))
+        return json_response(documents.to_json(ALIGNMENT, aligner, done))
+    data = pipeline.render(done, format, duration=sound.duration, rate=sound.source_rate or sound.rate, recording=None)
+    return file_response(
+        data, format, stem="alignment", model=ALIGNMENT, version=aligner.version_, notices=done.notices
+    )

@@ -1,57 +1,35 @@
 """`POST /classify`: one recording and its segmentation in, a label and a posterior for each segment out.
 
-The way of a request: its body is read here; `schemas/classify.py` checks it; `labelling.prepare_utterance` turns it into
-features, in a thread; `scoring.Batcher` has it labelled, in a batch; it is written here.
+The way of a request: `uploads.receive` reads its body, `schemas/classify` checks it; `pipeline.prepare_utterance` turns it
+into features, in a thread; `Batcher.label` has it labelled, in a batch; the answer is rendered here.
 """
 
 from __future__ import annotations
 
-import json
 import time
-from collections import Counter
-from collections.abc import Container, Mapping
-from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any
 
 from fastapi import APIRouter, Request
-from pydantic import TypeAdapter, ValidationError
-from starlette.datastructures import QueryParams, UploadFile
+from starlette.datastructures import QueryParams
 from starlette.responses import Response
 
+from phonechain.app.http.answers import file_response, json_response
 from phonechain.app.http.dependencies import ServicesDep
-from phonechain.app.http.presence import while_connected
-from phonechain.app.http.uploads import parse_object, read_form
-from phonechain.app.labelling import conversion
+from phonechain.app.http.uploads import Upload, parse_object, parse_options, receive, while_connected
 from phonechain.app.labelling import pipeline as labelling
 from phonechain.app.labelling.batcher import Scored
 from phonechain.app.labelling.pipeline import Prepared
 from phonechain.app.models.catalog import Entry
-from phonechain.app.problems.documents import MOST_FINDINGS, finding, invalid_request
-from phonechain.app.problems.errors import InvalidRequest, UnsupportedMediaType
+from phonechain.app.problems.errors import InvalidRequest
 from phonechain.app.schemas.classify import ClassifyBody, ClassifyOptions, SegmentIn, answer
+from phonechain.app.services import Services
 from phonechain.app.settings import Settings
 from phonechain.features import annotation as notation
 from phonechain.features.annotation import Annotation
 from phonechain.features.annotation.base import name_stem
 
 router = APIRouter(tags=["classify"])
-
-T = TypeVar("T")
-
-_OPTIONS = TypeAdapter(ClassifyOptions)
-_BODY = TypeAdapter(ClassifyBody)
-
-
-@dataclass(slots=True)
-class Upload:
-    """A body as it came: either `document`, the bytes of one JSON object, or the parts of a form."""
-
-    document: bytes | None = None
-    audio: bytes | None = None
-    audio_name: str | None = None
-    segments: bytes | None = None
-    segments_name: str | None = None
-    options: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -66,42 +44,56 @@ class Asked:
 
 @router.post("/classify", summary="Label the segments of one recording")
 async def classify(request: Request, services: ServicesDep) -> Response:
+    services.batcher.refuse_if_full()
+    upload = await receive(request, services.settings.max_body_bytes, ("audio", "segments"), texts=("segments",))
+    with services.batcher.admit():
+        return await while_connected(request, label(upload, request.query_params, services))
+
+
+async def label(upload: Upload, query: QueryParams, services: Services) -> Response:
+    """The answer to a request whose body has been read. Raises PhonechainError."""
     settings, batcher, metrics = services.settings, services.batcher, services.metrics
-    batcher.refuse_if_full()
-    upload = await receive(request, settings)
-    with batcher.admit():
-        begun = time.perf_counter()
-        asked = await batcher.in_pool(parse_request, upload, request.query_params, settings)
-        entry = await services.models.get(asked.options.model)
-        normalised = entry.labeler.normalisation(asked.options.normalise)
-        ready = await while_connected(request, batcher.in_pool(prepare, asked, entry, settings))
-        ready.normalised = normalised
-        spent = time.perf_counter() - begun
-        metrics.audio.inc(ready.duration)
-        scored = await while_connected(
-            request,
-            batcher.label(
-                entry,
-                ready.inputs,
-                ready.segments,
-                n_best=asked.options.n_best,
-                decode=asked.options.decode,
-                starts=ready.starts,
-                comparison=ready.comparison,
-                normalise=normalised,
-            ),
+    begun = time.perf_counter()
+    asked = await batcher.in_pool(parse_request, upload, query, settings)
+    entry = await services.models.get(asked.options.model)
+    if asked.options.all_speakers:
+        from phonechain.app.http.routes.classify_speakers import label_speakers
+
+        return await label_speakers(services, asked, entry, begun)
+    ready = await batcher.in_pool(prepare, asked, entry, settings)
+    spent = time.perf_counter() - begun
+    metrics.audio.inc(ready.duration)
+    scored = await batcher.label(
+        entry,
+        ready.inputs,
+        ready.segments,
+        n_best=asked.options.n_best,
+        decode=asked.options.decode,
+        starts=ready.starts,
+        comparison=ready.comparison,
+        mode=ready.normalised,
+    )
+    metrics.segments.inc(len(scored.labelled))
+    more = {}
+    if asked.options.asks_more:
+        from phonechain.app.labelling.sequences import describe
+        from phonechain.app.labelling.wanted import Wanted
+
+        wanted = Wanted(asked.options.sequences, asked.options.words, asked.options.hidden)
+        more = await batcher.in_pool(
+            describe, entry.labeler, ready, scored.labelled, wanted, normalise=ready.normalised
         )
-        metrics.segments.inc(len(scored.labelled))
-        return await batcher.in_pool(render, asked, entry, ready, scored, begun, spent)
+    return await batcher.in_pool(render, asked, entry, ready, scored, begun, spent, more)
 
 
 def prepare(asked: Asked, entry: Entry, settings: Settings) -> Prepared:
     """Decode the sound and compute the features that the model takes. Runs in a thread."""
-    options = asked.options
-    return labelling.prepare_utterance(
+    options, model = asked.options, entry.model
+    mode = model.normaliser.check_mode(options.normalise, known_speakers=False)
+    ready = labelling.prepare_utterance(
         asked.audio,
         asked.segmentation,
-        entry.labeler.features_,
+        model.features,
         tier=options.tier,
         channel=options.channel,
         raw=options.raw,
@@ -110,45 +102,10 @@ def prepare(asked: Asked, entry: Entry, settings: Settings) -> Prepared:
         gaps=options.gap_rule,
         max_seconds=settings.max_audio_seconds,
         max_segments=settings.max_segments,
-        known=entry.labeler.label_set_.mapped(options.map),
+        known=model.label_set.mapped(options.map),
     )
-
-
-async def receive(request: Request, settings: Settings) -> Upload:
-    """The parts of the body, unparsed.
-
-    Raises:
-        UnsupportedMediaType, MalformedBody, InvalidRequest, BodyTooLarge: it cannot be taken apart.
-    """
-    kind = request.state.media_type
-    if kind == "application/json":
-        return Upload(document=await request.body())
-    if kind != "multipart/form-data":
-        got = kind or "none"
-        raise UnsupportedMediaType(
-            f"expected the media type multipart/form-data or application/json, got {got[:80]}", value=got[:80]
-        )
-    upload = Upload()
-    async with read_form(request, files=4, fields=32, part=settings.max_body_bytes) as form:
-        for name, part in form.multi_items():
-            if name in upload.options or (name in ("audio", "segments") and getattr(upload, name) is not None):
-                raise InvalidRequest(f"expected {name[:80]} once, got it again", pointer=name[:80])
-            if name == "audio" and isinstance(part, UploadFile):
-                upload.audio, upload.audio_name = await part.read(), part.filename
-            elif name == "segments":
-                upload.segments = await part.read() if isinstance(part, UploadFile) else part.encode("utf-8")
-                upload.segments_name = part.filename if isinstance(part, UploadFile) else None
-            elif isinstance(part, UploadFile):
-                raise InvalidRequest(
-                    f"expected the files audio and segments, got a file {name[:80]!r}", pointer=name[:80]
-                )
-            elif name == "audio":
-                raise InvalidRequest(
-                    "expected audio as a file (curl: -F audio=@FILE), got a text field", pointer="audio"
-                )
-            else:
-                upload.options[name] = part
-    return upload
+    ready.normalised = mode
+    return ready
 
 
 def parse_request(upload: Upload, query: QueryParams, settings: Settings) -> Asked:
@@ -157,101 +114,54 @@ def parse_request(upload: Upload, query: QueryParams, settings: Settings) -> Ask
     Raises:
         InvalidRequest, MalformedBody, AnnotationError, TooManySegments.
     """
-    in_query = _query(query)
+    context = {"max_n_best": settings.max_n_best}
     if upload.document is not None:
         body = parse_object(upload.document)
-        checked = _checked(ClassifyBody, _BODY, _merged(body, in_query), settings, query=in_query)
-        listed = notation.shift(_listed(checked.segments), checked.shift)
+        if isinstance(segments := body.get("segments"), list):
+            labelling.check_count(len(segments), settings.max_segments)  # before a model is built of each
+        checked = parse_options(ClassifyOptions, ClassifyBody, body, query, context)
+        listed = notation.shift(_to_annotation(checked.segments), checked.shift)
         return Asked(checked, checked.audio, listed, True)
-    options = _checked(ClassifyOptions, _OPTIONS, _merged(upload.options, in_query), settings, query=in_query)
-    if upload.audio is None:
+    options = parse_options(ClassifyOptions, ClassifyOptions, upload.fields, query, context)
+    audio, given = upload.files.get("audio"), upload.files.get("segments")
+    if audio is None:
         raise InvalidRequest("expected a file in the field audio, got none", pointer="audio")
-    if upload.segments is None:
+    if given is None:
         raise InvalidRequest(
             "expected the field segments, an annotation file or a JSON list of segments, got none", pointer="segments"
         )
     annotation = notation.read(
-        upload.segments,
-        name=upload.segments_name,
+        given.data,
+        name=given.name,
         utterance=options.utterance,
-        audio=name_stem(upload.audio_name) if upload.audio_name else None,
+        audio=name_stem(audio.name) if audio.name else None,
         channel=options.channel if options.channel != "mix" else None,
     )
-    return Asked(options, upload.audio, notation.shift(annotation, options.shift), False)
+    return Asked(options, audio.data, notation.shift(annotation, options.shift), False)
 
 
-def _query(query: QueryParams) -> dict[str, str]:
-    """The options in the query. Raises InvalidRequest for unknown and for repeated ones."""
-    findings = []
-    for name in query:
-        count = len(query.getlist(name))
-        if name not in ClassifyOptions.model_fields:
-            known = ", ".join(ClassifyOptions.model_fields)
-            findings.append({"detail": f"{name[:80]}: expected one of {known}", "parameter": name[:80]})
-        elif count > 1:
-            findings.append({"detail": f"{name}: expected one value, got {count}", "parameter": name})
-    if findings:
-        raise invalid_request(findings)
-    return dict(query)
-
-
-def _merged(body: Mapping[str, Any], query: Mapping[str, str]) -> dict[str, Any]:
-    """Raises InvalidRequest for an option with one value in the query and another in the body."""
-    for name in sorted(set(body) & set(query)):
-        if not _equal(name, body[name], query[name]):
-            raise InvalidRequest(
-                f"expected one value of {name}, got another in the query than in the body", pointer=name
-            )
-    return {**query, **body}
-
-
-def _equal(name: str, one: Any, other: Any) -> bool:
-    """Whether two spellings of an option mean the same, such as 3 and "3"."""
-    try:
-        return bool(
-            getattr(_OPTIONS.validate_python({name: one}), name)
-            == getattr(_OPTIONS.validate_python({name: other}), name)
-        )
-    except ValidationError:
-        return False
-
-
-def _checked(
-    kind: type[T], adapter: TypeAdapter[T], value: dict[str, Any], settings: Settings, *, query: Container[str] = ()
-) -> T:
-    """`value` after its schema. Raises InvalidRequest with every finding, each at its place in body or query."""
-    segments = value.get("segments")
-    if isinstance(segments, list):
-        labelling.check_count(len(segments), settings.max_segments)  # before a model is built of each
-    try:
-        return adapter.validate_python(value, context={"max_n_best": settings.max_n_best})
-    except ValidationError as error:
-        entries = error.errors(include_url=False)[:MOST_FINDINGS]
-        places = ["query" if e["loc"][0] in query else "body" for e in entries]
-        found = [finding(place, e, kind) for place, e in zip(places, entries, strict=True)]
-        raise invalid_request(found) from None
-
-
-def _listed(segments: list[SegmentIn]) -> Annotation:
+def _to_annotation(segments: list[SegmentIn]) -> Annotation:
     return labelling.list_to_annotation([segment.as_segment() for segment in segments])
 
 
-def render(asked: Asked, entry: Entry, ready: Prepared, scored: Scored, begun: float, spent: float) -> Response:
-    """The answer in the asked format. Runs in a thread."""
-    headers = {"Cache-Control": "no-store"}
+def render(
+    asked: Asked, entry: Entry, ready: Prepared, scored: Scored, begun: float, spent: float, more: dict[str, Any]
+) -> Response:
+    """The answer in the asked format, with `more` members. Runs in a thread."""
     wanted = asked.options.format
     if wanted != "json":
-        # The other formats cannot hold these, so they go where programs can still see them.
-        headers["X-Phonechain-Model"] = f"{entry.name}; version={entry.version}"
-        counts = Counter(notice.code for notice in ready.notices)
-        headers["X-Phonechain-Warnings"] = ", ".join(f"{code}; count={count}" for code, count in counts.items())
-        headers["Content-Disposition"] = f'attachment; filename="labels{conversion.suffix(wanted)}"'
-        return Response(
-            labelling.render_annotation(ready, scored.labelled, wanted),
-            headers=headers,
-            media_type=labelling.media_type(wanted),
+        data = labelling.render_annotation(ready, scored.labelled, wanted)
+        return file_response(
+            data, wanted, stem="labels", model=entry.name, version=entry.version, notices=ready.notices
         )
-    body = answer(
+    return json_response(to_json(asked, entry, ready, scored, begun, spent, more))
+
+
+def to_json(
+    asked: Asked, entry: Entry, ready: Prepared, scored: Scored, begun: float, spent: float, more: dict[str, Any]
+) -> dict[str, Any]:
+    """A `ClassifyAnswer` as plain data."""
+    return answer(
         name=entry.name,
         version=entry.version,
         duration=ready.duration,
@@ -261,8 +171,9 @@ def render(asked: Asked, entry: Entry, ready: Prepared, scored: Scored, begun: f
         gaps=ready.gaps,
         sequences=len(ready.starts) + 1,
         comparison=ready.comparison,
-        entropy=asked.options.entropy,
+        entropy=asked.options.entropy or asked.options.sequences > 0,
         pronunciation=asked.options.pronunciation,
+        more=more,
         normalised=ready.normalised,
         timing={
             "features": spent,
@@ -270,7 +181,4 @@ def render(asked: Asked, entry: Entry, ready: Prepared, scored: Scored, begun: f
             "model": scored.model,
             "total": time.perf_counter() - begun,
         },
-    )
-    return Response(
-        json.dumps(body, ensure_ascii=False, allow_nan=False), headers=headers, media_type="application/json"
     )

@@ -38,7 +38,12 @@ async def show(id: str, services: ServicesDep, db: DatabaseDep, owner: OwnerDep)
     return dict(await services.take_in(read))
 
 
-@corpora.get("/{id}/sound", summary="Hear a corpus", response_class=Response, responses=_UNKNOWN | _SOUND)
+@corpora.get(
+    "/{id}/sound",
+    summary="Hear a corpus",
+    response_class=Response,
+    responses=refusals(404, 413, 415, 422, 503) | _SOUND,
+)
 async def sound(
     id: str, services: ServicesDep, db: DatabaseDep, owner: OwnerDep, utterance: Name,
     start: Annotated[float, Query(ge=0, allow_inf_nan=False, description="Seconds.")] = 0.0,

@@ -38,7 +38,7 @@ from phonechain.features.errors import PhonechainError
 router = APIRouter(prefix="/label-studio", tags=["label studio"])
 
 TRAINING = "START_TRAINING"
-_REFUSED = refusals(400, 413, 422, 502, 503)
+_REFUSED = refusals(400, 404, 413, 415, 422, 502, 503, 507)
 
 
 def connect(services: Services) -> LabelStudio:
@@ -131,7 +131,13 @@ async def _answer(
     return [(s.start, s.end, s.label, s.posterior) for s in scored.labelled if s.label is not None], ready.duration
 
 
-@router.post("/webhook", summary="Train on finished tasks", status_code=201, response_model=Trained, responses=_REFUSED)
+@router.post(
+    "/webhook",
+    summary="Train on finished tasks",
+    status_code=201,
+    response_model=Trained,
+    responses={200: {"model": Trained, "description": "An event that changes nothing."}, **_REFUSED},
+)
 async def webhook(request: Request, asked: Webhook, services: ServicesDep, db: DatabaseDep) -> JSONResponse:
     """`START_TRAINING` fetches the project's finished tasks and their sound, and starts a training job that goes on from the
     default model. Every other event is answered with 200 and changes nothing."""

@@ -13,7 +13,7 @@ document.documentElement.lang = language;
  * @param {Record<string, string | number>} [values]
  */
 export function t(name, values = {}) {
-  const text = LANGUAGES[language]?.[name] ?? en[name];
+  const text = LANGUAGES[language]?.[name] ?? en[name] ?? String(name); // a state or kind that this page is too old to know
   return text.replace(/\{(\w+)\}/g, (whole, key) => (key in values ? String(values[key]) : whole));
 }
 

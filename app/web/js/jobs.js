@@ -115,7 +115,7 @@ async function openJob(main, id, signal) {
       parts.push(h("h2", null, t("jobs.errors", { count: number(job.failed_files) })), h("div", { class: "scroll-x", tabIndex: 0, role: "region", "aria-label": t("jobs.errors", { count: job.failed_files }) }, h("table", null, h("thead", null, h("tr", null, h("th", null, t("list.utterance")), h("th", null, t("jobs.problem")))),
         h("tbody", null, errors.map((/** @type {any} */ one) => h("tr", null, h("td", null, one.utterance), h("td", null, one.detail)))))));
     }
-    parts.push(h("h2", null, t("jobs.request")), facts(job.request));
+    parts.push(h("details", null, h("summary", null, t("jobs.request")), facts(job.request)));
     fill(rest, parts);
   }
 
@@ -150,17 +150,17 @@ async function openJob(main, id, signal) {
   await showEnd();
   let asked = 0;
   void follow(path, signal, async (kind, data) => {
-    if (kind === "progress" || kind === "epoch" || data.metrics) {
-      const metrics = data.metrics ?? {};
-      if (typeof metrics.epoch === "number") {
-        const known = epochs.find(({ epoch }) => epoch === metrics.epoch);
-        const point = { epoch: metrics.epoch, loss: metrics.loss ?? null, dev_error: metrics.dev_error ?? null };
-        if (known) Object.assign(known, point);
-        else epochs.push(point);
-        fill(curves, charts(epochs));
+    const metrics = data.progress?.metrics ?? {};
+    if (kind === "progress" && typeof metrics.epoch === "number") {
+      const known = epochs.find(({ epoch }) => epoch === metrics.epoch);
+      if (!known) epochs.push({ epoch: metrics.epoch, loss: metrics.loss ?? null, dev_error: metrics.dev_error ?? null });
+      else {
+        known.loss = metrics.loss ?? known.loss;
+        known.dev_error = metrics.dev_error ?? known.dev_error;
       }
+      fill(curves, charts(epochs));
     }
-    // The old events come all at once: the job itself is asked for a few times a second at most.
+    // The old events come all at once: the job itself is asked for a few times per second at most.
     if (!ENDED.includes(data.state) && performance.now() - asked < 400) return;
     asked = performance.now();
     job = await get(path, signal);

@@ -306,8 +306,16 @@ def test_train_evaluate_and_use(tmp_path: Path, capfd: pytest.CaptureFixture[str
     found = json.loads(capfd.readouterr().out)
     assert (found["split"], found["segments"]) == ("test", 23)
     assert found["per"] < 0.5  # it has seen this very recording
-    assert main(["evaluate", str(out), str(corpus), "--split", "train", "--per-phone", "--confusions", "3"]) == 0
+    assert card["calibration"].startswith(("temperature ", "not fitted: dev set too small (23 segments)"))
+    assert found["calibration"] == card["calibration"]
+    assert {b["interval"]["reason"] for b in found["reliability"]} == {
+        "not computed: one utterance or speaker, at least 3 are needed"
+    }
+    more = ["--per-phone", "--reliability", "--confusions", "3"]
+    assert main(["evaluate", str(out), str(corpus), "--split", "train", *more]) == 0
     printed = capfd.readouterr().out
+    assert "Reliability" in printed
+    assert card["calibration"].split(",")[0] in printed
     assert "errors" in printed
     assert "recall" in printed
     assert main(["evaluate", str(out), str(corpus), "--split", "none"]) == 2

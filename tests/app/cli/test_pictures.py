@@ -110,6 +110,11 @@ def test_a_report_is_one_file_of_figures_and_text() -> None:
     assert {"<script>", "b & c", "s0", "s1", "s2", "not read: <u>", "<b>bad</b>"} <= set(cells)
     summary = found.summarise()
     assert f"{100 * summary.per:.1f} % ({summary.errors})" in cells
+    bins = [[c.text for c in row] for row in root.iter("tr") if len(row) == 5 and " to " in (row[0].text or "")]
+    assert sum(int(row[1] or 0) for row in bins) == 200
+    known = [b.interval is not None and b.interval.low is not None for b in summary.reliability]
+    assert [" to " in (row[4] or "") for row in bins] == known
+    assert text.count('<path class="bar"') == sum(known) > 5
     rows = [[c.text for c in row] for row in root.iter("tr") if len(row) == 4 and (row[0].text or "").endswith("ms")]
     assert found.durations is not None
     assert sum(int(row[1] or 0) for row in rows) == int((found.durations < 0.4).sum())

@@ -23,6 +23,15 @@ def body(**more: Any) -> dict[str, Any]:
     return {"audio": base64.b64encode(AUDIO).decode(), "segments": segments, **more}
 
 
+def test_quiet_sound_is_answered_with_a_notice(client: Client) -> None:
+    """40 dB below the sample's own level."""
+    answer = client.classify(wav(0.01 * speech(), 22050)).json()
+    [notice] = [w for w in answer["warnings"] if w["code"] == "audio-quiet"]
+    assert notice["pointer"] == "audio"
+    assert notice["value"] == pytest.approx(-46, abs=0.5)
+    assert len(answer["segments"]) == 23
+
+
 def test_a_textgrid_is_labelled(client: Client, registry: Registry) -> None:
     response = client.classify()
     answer = response.json()
@@ -30,7 +39,7 @@ def test_a_textgrid_is_labelled(client: Client, registry: Registry) -> None:
     assert answer["model"] == {"name": "default", "version": registry.get("default").version}
     assert answer["duration"] == pytest.approx(DURATION, abs=1e-3)
     assert answer["tier"] == "phones"
-    assert [w["code"] for w in answer["warnings"]] == ["tier-guessed"]
+    assert answer["warnings"] == []
     assert set(answer["timing"]) == {"features", "queue", "model", "total"}
     assert all(v >= 0 for v in answer["timing"].values())
     segments = answer["segments"]
@@ -151,6 +160,12 @@ def test_channels(client: Client) -> None:
     assert client.classify(audio=both, channel="mix").status_code == 200
 
 
+def test_warnings_of_an_answer_that_is_a_file_are_in_a_header(client: Client) -> None:
+    unusual = TEXTGRID.replace(b'"phones"', b'"sounds"')
+    response = client.classify(segments=unusual, format="textgrid")
+    assert response.headers["x-phonechain-warnings"] == "tier-guessed; count=1"
+
+
 @pytest.mark.parametrize("format", [f for f in notation.FORMATS if f != "json"])
 def test_an_annotation_file_as_answer(client: Client, format: str) -> None:
     expected = client.classify().json()["segments"]
@@ -159,7 +174,7 @@ def test_an_annotation_file_as_answer(client: Client, format: str) -> None:
     known = notation.FORMATS[format]
     assert response.headers["content-type"].split(";")[0] == known.media_type.split(";")[0]
     assert response.headers["content-disposition"] == f'attachment; filename="labels{conversion.suffix(format)}"'
-    assert response.headers["x-phonechain-warnings"] == "tier-guessed; count=1"
+    assert response.headers["x-phonechain-warnings"] == ""
     assert response.headers["x-phonechain-model"].startswith("default; version=")
     read = notation.read(response.content, name=f"a{known.suffixes[0]}", rate=22050)  # the recording's
     tiers = {t.name.rsplit(" ", 1)[-1]: t for t in read.tiers}

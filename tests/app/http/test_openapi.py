@@ -133,6 +133,7 @@ def test_json_and_query_have_the_same_options(schema: dict[str, Any]) -> None:
     assert query == {
         *("model", "tier", "channel", "n_best", "decode", "normalise", "fix", "format"),
         *("utterance", "shift", "raw", "on_bad_segment", "gaps", "max_gap", "map", "entropy", "pronunciation"),
+        *("all_speakers", "sequences", "words", "hidden"),
     }
 
 

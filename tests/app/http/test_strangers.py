@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from starlette.requests import ClientDisconnect, Request
 
-from phonechain.app.http.presence import while_connected
+from phonechain.app.http.uploads import while_connected
 from phonechain.app.storage import archives
 from tests.app.conftest import Client
 from tests.app.storage.test_references import ZIP, archive

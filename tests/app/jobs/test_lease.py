@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -96,6 +95,4 @@ def test_two_services_with_workers_of_their_own(
             trained = ended(first, started(first, **train))
             assert (trained["state"], trained["attempt"]) == ("succeeded", 1), trained
         left = started(second, kind="label", corpus=corpus)
-        begun = time.monotonic()
         assert ended(second, left)["state"] == "succeeded"
-        assert time.monotonic() - begun < 120

@@ -75,6 +75,8 @@ def test_train_label_evaluate(service: Client, corpus: dict[str, Any]) -> None:
     assert found["segments"] == 4 * SEGMENTS
     assert found["corpus"]["split"] == "test"
     assert scored["result"]["per"] == found["per"]
+    assert {"confidence", "accuracy", "interval"} <= set(found["reliability"][0])
+    assert found["calibration"] == service.get("/models/mine").json()["card"]["calibration"]
 
 
 def test_files_can_come_with_the_job(service: Client) -> None:

@@ -136,7 +136,7 @@ def test_a_slow_receiver_delays_nobody_else(tmp_path: Path) -> None:
     sender = webhooks.WebhookSender(db, None, private=True)
     sender.start()
     try:
-        limit = time.monotonic() + 10
+        limit = time.monotonic() + 120
         while not fast.calls and time.monotonic() < limit:
             time.sleep(0.05)
         assert len(fast.calls) == 1

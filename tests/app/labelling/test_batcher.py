@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,24 +28,26 @@ class Gate:
 
     real: Any
     open: threading.Event = field(default_factory=threading.Event)
+    entered: threading.Event = field(default_factory=threading.Event)
     batches: list[int] = field(default_factory=list)
     threads: set[str] = field(default_factory=set)
     poison: int = -1
 
-    def label_inputs(self, items: Any, **more: Any) -> Any:
-        assert self.open.wait(30)
+    @property
+    def model_(self) -> Any:
+        return self
+
+    def label(self, items: Any, segments: Any, **more: Any) -> Any:
+        self.entered.set()
+        assert self.open.wait(120)
         self.batches.append(len(items))
         self.threads.add(threading.current_thread().name)
         if any(len(item) == self.poison for item in items):
             raise ValueError("poisoned")
-        return self.real.label_inputs(items, **more)
+        return self.real.model_.label(items, segments, **more)
 
-    def normalisation(self, *args: Any, **more: Any) -> Any:
-        return self.real.normalisation(*args, **more)
-
-    @property
-    def label_set_(self) -> Any:
-        return self.real.label_set_
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.real.model_, name)
 
     @property
     def features_(self) -> Any:
@@ -80,6 +81,12 @@ def running(work: Callable[[Batcher], Awaitable[Any]], **settings: Any) -> Any:
     return asyncio.run(run())
 
 
+async def in_the_models_hands(gate: Gate) -> None:
+    """When a first batch is with the model."""
+    while not gate.entered.is_set():
+        await asyncio.sleep(0.001)
+
+
 def parts(ready: labelling.Prepared, count: int) -> tuple[Any, list[Segment]]:
     return ready.inputs.part(0, count), ready.segments[:count]
 
@@ -89,10 +96,10 @@ def test_what_gathers_while_the_model_works_is_one_batch(gate: Gate, ready: labe
 
     async def work(batcher: Batcher) -> list[Any]:
         asked = [
-            asyncio.create_task(batcher.label(entry, *parts(ready, n), n_best=n, decode="posterior"))
+            asyncio.ensure_future(batcher.label(entry, *parts(ready, n), n_best=n, decode="posterior"))
             for n in range(1, 8)
         ]
-        await asyncio.sleep(0.05)
+        await in_the_models_hands(gate)
         gate.open.set()
         return await asyncio.gather(*asked)
 
@@ -111,14 +118,12 @@ def test_batches_hold_one_model_one_way_to_decode_and_so_many_segments(gate: Gat
     one, other = Entry("one", gate), Entry("other", gate)  # type: ignore[arg-type]
 
     async def work(batcher: Batcher) -> None:
-        first = asyncio.create_task(batcher.label(one, *parts(ready, 1), n_best=1, decode="posterior"))
-        await asyncio.sleep(0.05)  # it is in the model's hands now
+        first = asyncio.ensure_future(batcher.label(one, *parts(ready, 1), n_best=1, decode="posterior"))
+        await in_the_models_hands(gate)
         kinds = [(one, "posterior"), (other, "posterior"), (one, "viterbi"), (one, "posterior"), (one, "posterior")]
         rest = [batcher.label(e, *parts(ready, 5), n_best=1, decode=d) for e, d in kinds]  # type: ignore[arg-type]
-        tasks = [asyncio.create_task(r) for r in rest]
-        await asyncio.sleep(0.05)
         gate.open.set()
-        await asyncio.gather(first, *tasks)
+        await asyncio.gather(first, *rest)
 
     running(work, batch_segments=10)
     assert gate.batches == [1, 2, 1, 1, 1]
@@ -130,10 +135,10 @@ def test_one_bad_utterance_fails_alone(gate: Gate, ready: labelling.Prepared) ->
 
     async def work(batcher: Batcher) -> list[Any]:
         asked = [
-            asyncio.create_task(batcher.label(entry, *parts(ready, n), n_best=1, decode="posterior"))
+            asyncio.ensure_future(batcher.label(entry, *parts(ready, n), n_best=1, decode="posterior"))
             for n in (1, 2, 3, 4)
         ]
-        await asyncio.sleep(0.05)
+        await in_the_models_hands(gate)
         gate.open.set()
         return await asyncio.gather(*asked, return_exceptions=True)
 
@@ -145,10 +150,9 @@ def test_a_request_that_was_given_up_is_not_labelled(gate: Gate, ready: labellin
     entry = Entry("default", gate)  # type: ignore[arg-type]
 
     async def work(batcher: Batcher) -> None:
-        first = asyncio.create_task(batcher.label(entry, *parts(ready, 1), n_best=1, decode="posterior"))
-        await asyncio.sleep(0.05)
-        second = asyncio.create_task(batcher.label(entry, *parts(ready, 2), n_best=1, decode="posterior"))
-        await asyncio.sleep(0.05)
+        first = asyncio.ensure_future(batcher.label(entry, *parts(ready, 1), n_best=1, decode="posterior"))
+        await in_the_models_hands(gate)
+        second = asyncio.ensure_future(batcher.label(entry, *parts(ready, 2), n_best=1, decode="posterior"))
         second.cancel()
         await asyncio.sleep(0)
         gate.open.set()
@@ -178,11 +182,12 @@ def test_what_was_accepted_is_answered_before_the_end(gate: Gate, ready: labelli
         batcher = Batcher(Settings())
         await batcher.start()
         asked = [
-            asyncio.create_task(batcher.label(entry, *parts(ready, 2), n_best=1, decode="posterior")) for _ in range(3)
+            asyncio.ensure_future(batcher.label(entry, *parts(ready, 2), n_best=1, decode="posterior"))
+            for _ in range(3)
         ]
-        await asyncio.sleep(0.05)
+        await in_the_models_hands(gate)
         stopping = asyncio.create_task(batcher.stop())
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0)  # it begins
         assert not batcher.ready
         with pytest.raises(NotReady):
             batcher.refuse_if_full()
@@ -201,15 +206,26 @@ def test_a_request_in_its_decoding_is_answered_too(gate: Gate, ready: labelling.
         batcher = Batcher(Settings())
         await batcher.start()
 
+        decoding, decoded = threading.Event(), threading.Event()
+
+        def decode() -> None:
+            decoding.set()
+            assert decoded.wait(120)
+
         async def request() -> int:
             with batcher.admit():
-                await batcher.in_pool(time.sleep, 0.2)
+                await batcher.in_pool(decode)
                 scored = await batcher.label(entry, *parts(ready, 2), n_best=1, decode="posterior")
                 return await batcher.in_pool(len, scored.labelled)
 
         asked = asyncio.create_task(request())
-        await asyncio.sleep(0.05)
-        await asyncio.wait_for(batcher.stop(), 10)
+        while not decoding.is_set():
+            await asyncio.sleep(0.001)
+        stopping = asyncio.create_task(batcher.stop())
+        await asyncio.sleep(0)  # it begins
+        assert not stopping.done()
+        decoded.set()
+        await stopping
         assert await asked == 2
 
     asyncio.run(run())
@@ -238,10 +254,8 @@ def _together(client: Client, count: int, gate: Gate) -> list[Any]:
     async def ask() -> list[Any]:
         files = {"audio": AUDIO.read_bytes(), "segments": SEGMENTS.read_bytes()}
         tasks = [asyncio.create_task(client.http.post("/classify", files=files)) for _ in range(count)]
-        for _ in range(200):
-            await asyncio.sleep(0.05)
-            if sum(t.done() for t in tasks) == count - 2:
-                break
+        while sum(t.done() for t in tasks) < count - 2:  # those that are refused
+            await asyncio.sleep(0.01)
         gate.open.set()
         return await asyncio.gather(*tasks)
 
@@ -280,10 +294,10 @@ def test_a_short_utterance_goes_before_long_ones_that_came_a_little_earlier(
             order.append(count)
 
         tasks = [asyncio.create_task(label(1))]
-        await asyncio.sleep(0.05)  # it is in the model's hands now
+        await in_the_models_hands(gate)
         for count in (20, 20, 20, 2):
             tasks.append(asyncio.create_task(label(count)))
-            await asyncio.sleep(0.001)
+        await asyncio.sleep(0)  # each has come
         gate.open.set()
         await asyncio.gather(*tasks)
 

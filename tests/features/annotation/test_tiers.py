@@ -16,22 +16,22 @@ def named(*names):
 
 
 @pytest.mark.parametrize(
-    ("names", "chosen"),
+    ("names", "chosen", "told"),
     [
-        (["words", "phones"], "phones"),
-        (["phone", "Phones"], "Phones"),
-        (["ORT", "KAN", "MAU"], "MAU"),
-        (["Words", "PHONETIC", "x"], "PHONETIC"),
-        (["segments", "phone"], "phone"),
-        (["mary - words", "mary - phones"], "mary - phones"),
-        (["words", "phones phonechain", "phones posterior", "phones"], "phones"),
+        (["words", "phones"], "phones", False),
+        (["phone", "Phones"], "Phones", True),
+        (["ORT", "KAN", "MAU"], "MAU", False),
+        (["Words", "PHONETIC", "x"], "PHONETIC", False),
+        (["segments", "phone"], "phone", True),
+        (["mary - words", "mary - phones"], "mary - phones", True),
+        (["words", "phones phonechain", "phones posterior", "phones"], "phones", False),
     ],
 )
-def test_known_names_are_preferred_and_told(names, chosen):
+def test_known_names_are_preferred_and_told_where_others_fit(names, chosen, told):
     tier, notices = choose_tier(named(*names))
     assert tier.name == chosen
-    assert [n.code for n in notices] == ["tier-guessed"]
-    assert f"'{chosen}'" in notices[0].message
+    assert [n.code for n in notices] == ["tier-guessed"] * told
+    assert all(f"'{chosen}'" in notice.message for notice in notices)
 
 
 def test_else_the_tier_with_most_short_intervals():

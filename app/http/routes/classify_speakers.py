@@ -1,0 +1,88 @@
+"""`POST /classify` with `all_speakers`: the tiers of every speaker of one recording, in one batch."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from starlette.responses import Response
+
+from phonechain.app.http.answers import file_response, json_response
+from phonechain.app.http.routes.classify import Asked, to_json
+from phonechain.app.labelling import speakers
+from phonechain.app.labelling.batcher import Scored
+from phonechain.app.labelling.pipeline import Prepared, check_count
+from phonechain.app.labelling.sequences import describe
+from phonechain.app.labelling.wanted import Wanted
+from phonechain.app.models.catalog import Entry
+from phonechain.app.problems.errors import InvalidRequest
+from phonechain.app.services import Services
+from phonechain.app.settings import Settings
+
+
+async def label_speakers(services: Services, asked: Asked, entry: Entry, begun: float) -> Response:
+    """The answer for a request that has been read and admitted.
+
+    Raises:
+        PhonechainError: what came cannot be used.
+    """
+    batcher, options = services.batcher, asked.options
+    mode = entry.model.normaliser.check_mode(options.normalise, known_speakers=False)
+    ready = await batcher.in_pool(_prepare, asked, entry, services.settings)
+    spent = time.perf_counter() - begun
+    services.metrics.audio.inc(ready[0].duration)
+    for one in ready:
+        one.normalised = mode
+    scored = await asyncio.gather(
+        *(
+            batcher.label(
+                entry, one.inputs, one.segments, n_best=options.n_best, decode=options.decode, starts=one.starts,
+                comparison=one.comparison, mode=mode,
+            )
+            for one in ready
+        )
+    )  # fmt: skip
+    services.metrics.segments.inc(sum(len(one.labelled) for one in scored))
+    return await batcher.in_pool(_render, asked, entry, ready, scored, begun, spent)
+
+
+def _prepare(asked: Asked, entry: Entry, settings: Settings) -> list[Prepared]:
+    """Decode the sound and compute the features of every tier. Runs in a thread."""
+    options = asked.options
+    if options.tier is not None:
+        raise InvalidRequest("expected all_speakers or a tier, got both", pointer="tier")
+    ready = speakers.prepare_speakers(
+        entry.labeler,
+        asked.audio,
+        asked.segmentation,
+        known=entry.labeler.label_set_.mapped(options.map),
+        channel=options.channel,
+        max_seconds=settings.max_audio_seconds,
+        raw=options.raw,
+        fix=options.fix,
+        on_bad_segment=options.on_bad_segment,
+        gaps=options.gap_rule,
+        max_segments=settings.max_segments,
+    )
+    check_count(sum(len(one.segments) for one in ready), settings.max_segments)
+    return ready
+
+
+def _render(
+    asked: Asked, entry: Entry, ready: list[Prepared], scored: list[Scored], begun: float, spent: float
+) -> Response:
+    """The answer in the asked format. Runs in a thread."""
+    options = asked.options
+    if options.format != "json":
+        labelled = [(one, each.labelled) for one, each in zip(ready, scored, strict=True)]
+        notices = dict.fromkeys(notice for one in ready for notice in one.notices)
+        data = speakers.render(labelled, options.format)
+        return file_response(
+            data, options.format, stem="labels", model=entry.name, version=entry.version, notices=notices
+        )
+    wanted = Wanted(options.sequences, options.words, options.hidden)
+    bodies = []
+    for one, each in zip(ready, scored, strict=True):
+        more = describe(entry.labeler, one, each.labelled, wanted, normalise=one.normalised) if wanted else {}
+        bodies.append(to_json(asked, entry, one, each, begun, spent, more))
+    return json_response({"tiers": bodies})

@@ -1,0 +1,23 @@
+"""What a request may ask of a recording beside the labels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is asked for beside the labels.
+
+    Attributes:
+        sequences: how many of the most probable label sequences; 0 for none.
+        words: the confidence of each word.
+        hidden: the posteriors of the hidden variables.
+    """
+
+    sequences: int = 0
+    words: bool = False
+    hidden: bool = False
+
+    def __bool__(self) -> bool:
+        return bool(self.sequences or self.words or self.hidden)
