@@ -184,7 +184,9 @@ def install(app: FastAPI) -> None:
 def _located(body: dict[str, Any], request: Request) -> dict[str, Any]:
     """The document with a parameter where its pointer does not point into a body: it came in the query or the path."""
     name = str(body.get("pointer", ""))[2:]
-    if not name or (request.method not in ("GET", "HEAD", "DELETE") and name not in request.query_params):
+    members = getattr(request.state, "media_type", "") in ("application/json", "multipart/form-data")
+    bodiless = request.method in ("GET", "HEAD", "DELETE")
+    if not name or not (bodiless or (name in request.query_params and not members)):
         return body
     located = {key: value for key, value in body.items() if key != "pointer"}
     in_path = [key for key, value in request.path_params.items() if key == name or value == body.get("value")]
