@@ -28,7 +28,7 @@ def _each(good: Callable[[str], object], said: str) -> AfterValidator:
     def check(value: str) -> str:
         for one in listed(value):
             if not good(one):
-                raise PydanticCustomError("setting", said)  # type: ignore[arg-type]  # not a literal
+                raise PydanticCustomError("setting", said)
         return value
 
     return AfterValidator(check)

@@ -187,7 +187,7 @@ class AsyncClient:
         except StopIteration as end:
             if check:
                 calls.checked(end.value)
-            return end.value  # type: ignore[no-any-return]
+            return end.value
         except httpx.TransportError as error:
             raise self._translated(error) from None
 

@@ -185,7 +185,7 @@ class Client:
         except StopIteration as end:
             if check:
                 calls.checked(end.value)
-            return end.value  # type: ignore[no-any-return]
+            return end.value
         except httpx.TransportError as error:
             raise self._translated(error) from None
 

@@ -15,6 +15,7 @@ from fastapi import FastAPI, HTTPException
 from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi.openapi.utils import get_openapi
 from fastapi.responses import FileResponse, HTMLResponse
+from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from phonechain.app.http import operations
@@ -125,6 +126,8 @@ def install(app: FastAPI) -> None:
             _add_models(schema)
             _errors_as_problems(schema)
             _describe_classify(schema["paths"]["/classify"]["post"])
+            for path, options in (("/align", align.AlignOptions), ("/recognize", align.RecognizeOptions)):
+                schema["paths"][path]["post"]["parameters"] = _query_of(options)
             _describe_keys(schema)
             operations.describe(schema)
             app.openapi_schema = schema
@@ -190,16 +193,20 @@ def _describe_keys(schema: dict[str, Any]) -> None:
                 operation["responses"].setdefault(status, {"description": text, "content": content})
 
 
+def _query_of(options: type[BaseModel]) -> list[dict[str, Any]]:
+    """The options as parameters of the query."""
+    return [
+        {"name": name, "in": "query", "required": False, "description": option.pop("description", ""), "schema": option}
+        for name, option in options.model_json_schema(ref_template=_REF)["properties"].items()
+    ]
+
+
 def _describe_classify(operation: dict[str, Any]) -> None:
     formats = ", ".join(format.title for format in FORMATS.values())
     operation["description"] = DESCRIPTION.format(
         formats=formats, curl=CURL.format(url="http://127.0.0.1:8000")
     ).strip()
-    options = ClassifyOptions.model_json_schema(ref_template=_REF)["properties"]
-    operation["parameters"] = [
-        {"name": name, "in": "query", "required": False, "description": option.pop("description"), "schema": option}
-        for name, option in options.items()
-    ]
+    operation["parameters"] = _query_of(ClassifyOptions)
     known = examples()
     form = {
         "type": "object",

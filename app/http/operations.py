@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
+from phonechain.app.http.uploads import BINARY
 from phonechain.app.schemas.jobs import JobOut, Progress, State
 
 DESCRIPTION = """
@@ -49,6 +50,10 @@ HEADERS: dict[str, dict[str, Any]] = {
     },
     "Allow": {"description": "The methods that the address takes.", "schema": {"type": "string"}},
 }  # fmt: skip
+
+
+FILES = ("audio/", "application/octet-stream", "application/zip")
+"""Media types of answers that are files, described as such even where a route does not say so."""
 
 
 class JobEvent(BaseModel):
@@ -115,6 +120,9 @@ def describe(schema: dict[str, Any]) -> None:
         for method, operation in operations.items():
             operation["operationId"] = operation_id(method.upper(), path)
             for status, response in operation["responses"].items():
+                for kind, content in response.get("content", {}).items():
+                    if kind.startswith(FILES):
+                        content.setdefault("schema", dict(BINARY))
                 names = ["X-Request-ID"]
                 names += ["Location"] if status in ("201", "202") and method == "post" and "cancel" not in path else []
                 names += ["Retry-After"] if status in ("429", "503") else []

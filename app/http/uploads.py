@@ -289,7 +289,7 @@ async def read_form(
         MalformedBody, BodyTooLarge, BodyTooSlow, StorageFull.
     """
     opened: Any = tempfile.TemporaryFile(dir=folder) if folder is not None else contextlib.nullcontext()  # noqa: SIM115
-    parser = _FormParser(request.headers, request.stream(), max_files=files, max_fields=fields, max_part_size=part)  # type: ignore[arg-type]
+    parser = _FormParser(request.headers, request.stream(), max_files=files, max_fields=fields, max_part_size=part)
     try:
         with opened as parser.shared:
             yield await parser.parse()

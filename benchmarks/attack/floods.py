@@ -11,6 +11,7 @@ import tarfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import httpx
 import numpy as np
@@ -164,7 +165,7 @@ def long_recordings(target: Target) -> list[Check]:
     with target.client("other") as client, ThreadPoolExecutor(48) as pool:
 
         def ask(_: int) -> int:
-            files = {"audio": out.getvalue(), "segments": ("s.json", segments)}
+            files: dict[str, Any] = {"audio": out.getvalue(), "segments": ("s.json", segments)}
             return client.post("/classify", files=files, timeout=600).status_code
 
         statuses = list(pool.map(ask, range(48)))

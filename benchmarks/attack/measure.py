@@ -19,8 +19,12 @@ from phonechain.app import samples
 
 def probe(url: str, key: str, over: Any, out: Any) -> None:
     """Label the sample until told to stop; the seconds of each answer, and how many were not 200."""
-    files = {"audio": samples.AUDIO.read_bytes(), "segments": (samples.SEGMENTS.name, samples.SEGMENTS.read_bytes())}
-    seconds, wrong = [], 0
+    files: dict[str, Any] = {
+        "audio": samples.AUDIO.read_bytes(),
+        "segments": (samples.SEGMENTS.name, samples.SEGMENTS.read_bytes()),
+    }
+    seconds: list[float] = []
+    wrong = 0
     with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {key}"}, timeout=120) as client:
         while not over.is_set() or len(seconds) < 5:
             begun = time.perf_counter()

@@ -1,7 +1,8 @@
 """How long the trip of one request through our files is: counted, so the same on every machine.
 
 Raising a bar is a decision: say in the commit what the longer trip buys. docs/decisions.md ("Trips") says what was tried to
-shorten them, and why the rest stays.
+shorten them, and why the rest stays. The checks of host and origin are one file; whether the metrics count a request before the
+recording ends is chance, and one more.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ def own(files: dict[str, int]) -> set[str]:
     return {name for name in files if name.startswith("app/")}
 
 
-@pytest.mark.parametrize(("model", "files", "moves"), [("paper", 38, 87), ("default", 41, 104)])
+@pytest.mark.parametrize(("model", "files", "moves"), [("paper", 39, 88), ("default", 42, 105)])
 def test_classify(trips: dict[str, dict[str, dict[str, int]]], model: str, files: int, moves: int) -> None:
     trip = trips[f"{model} /classify"]
     assert len(trip["files"]) <= files, sorted(trip["files"])
-    assert len(own(trip["files"])) <= 10, sorted(own(trip["files"]))
+    assert len(own(trip["files"])) <= 11, sorted(own(trip["files"]))
     assert sum(trip["moves"].values()) <= moves, trip["moves"]
     inside = {move: count for move, count in trip["moves"].items() if move.count("app/") == 2}
     assert sum(inside.values()) <= 28, inside

@@ -45,6 +45,9 @@ await client.POST("/recognize", { body: { audio: file(soundPath) }, ...asForm })
 const corpus = some(await client.POST("/corpora", { body: file(archivePath), ...asBytes }));
 some(await client.GET("/corpora", { params: { query: { limit: 1 } } }));
 some(await client.GET("/corpora/{id}", { params: { path: { id: corpus.id } } }));
+some(await client.GET("/corpora/{id}/summary", { params: { path: { id: corpus.id } } }));
+await client.GET("/corpora/{id}/sound", { params: { path: { id: corpus.id }, query: { utterance: "u" } }, parseAs: "blob" });
+some(await client.GET("/presets"));
 const job = some(await client.POST("/jobs", { body: { kind: "label", corpus: corpus.id } as components["schemas"]["LabelJob"] }));
 const path = { id: job.id };
 some(await client.GET("/jobs", { params: { query: { kind: ["label"] } } }));
@@ -53,6 +56,8 @@ await client.GET("/jobs/{id}/events", { params: { path }, parseAs: "text" });
 const state: components["schemas"]["JobOut"]["state"] = some(await client.GET("/jobs/{id}", { params: { path } })).state;
 some(await client.GET("/jobs/{id}/errors", { params: { path } }));
 await client.GET("/jobs/{id}/result", { params: { path }, parseAs: "blob" });
+await client.GET("/jobs/{id}/evaluation", { params: { path } });
+await client.GET("/jobs/{id}/segments", { params: { path } });
 await client.DELETE("/jobs/{id}", { params: { path } });
 
 const made = some(await client.POST("/models", { params: { query: { name: "generated-ts" } }, body: file(modelPath), ...asBytes }));
@@ -78,6 +83,8 @@ for (const what of ["answer", "sound", "peaks", "annotation"] as const)
 some(await client.POST("/reviews/{id}/operations", { params: { path: { id } }, body: { revision: 0, operations: [{ op: "accept", file: kept.number, segment: segments.segments[0]!.id, reviewed: true }] } }));
 some(await client.GET("/reviews/{id}/operations", { params: { path: { id } } }));
 await client.GET("/reviews/{id}/annotations", { params: { path: { id } }, parseAs: "blob" });
+some(await client.GET("/reviews/{id}/next", { params: { path: { id } } }));
+some(await client.GET("/reviews/{id}/trainings", { params: { path: { id } } }));
 const whole = some(await client.POST("/reviews/{id}/corpus", { params: { path: { id } } }));
 await client.DELETE("/corpora/{id}", { params: { path: { id: whole.id } } });
 await client.DELETE("/reviews/{id}", { params: { path: { id } } });
@@ -86,6 +93,9 @@ await client.DELETE("/corpora/{id}", { params: { path: { id: corpus.id } } });
 const secret = some(await client.POST("/keys", { body: { name: "generated", scopes: ["read"] } }));
 some(await client.GET("/keys"));
 await client.DELETE("/keys/{id}", { params: { path: { id: secret.id } } });
+some(await client.GET("/label-studio/health"));
+for (const what of ["setup", "predict", "webhook"] as const)
+  await client.POST(`/label-studio/${what}` as "/label-studio/setup", { body: { label_config: "<View></View>", tasks: [], action: "PROJECT_UPDATED" } as never });
 some(await client.GET("/health/live"));
 some(await client.GET("/health/ready"));
 await client.GET("/metrics", { parseAs: "text" });

@@ -83,11 +83,12 @@ def test_python(port: int, document: Path, tmp_path: Path, monkeypatch: pytest.M
     names = operations(document)
     called: set[str] = set()
 
-    def call(name: str, *args: Any, status: int = 200, **more: Any) -> Any:
+    def call(name: str, *args: Any, status: int | None = 200, **more: Any) -> Any:
         tag = next(path.parent.name for path in (out / "api").rglob(f"{name}.py"))
         module = importlib.import_module(f"generated_client.api.{tag}.{name}")
         answer = module.sync_detailed(*args, client=client, **more)
-        assert answer.status_code == status, (name, answer.content)
+        assert status is None or answer.status_code == status, (name, answer.content)
+        assert answer.status_code < 500, (name, answer.content)
         called.add(name)
         return answer.parsed
 
@@ -108,6 +109,9 @@ def test_python(port: int, document: Path, tmp_path: Path, monkeypatch: pytest.M
     call("recognize", body=models.RecognizeFilesBody(audio=file(sound)))
     corpus = call("create_corpus", body=bytes_of(archive("generated")), status=201)
     assert call("list_corpora").corpora[0].id == call("get_corpus", corpus.id).id == corpus.id
+    call("get_corpus_summary", corpus.id)
+    call("get_corpus_sound", corpus.id, utterance="u")
+    call("get_presets")
     job = call("create_job", body=models.LabelJob(corpus=corpus.id, kind="label"), idempotency_key="g", status=202)
     limit = time.monotonic() + 300
     while call("get_job", job.id).state in ("queued", "running"):
@@ -117,6 +121,8 @@ def test_python(port: int, document: Path, tmp_path: Path, monkeypatch: pytest.M
     assert "event: state" in call("list_job_events", job.id)
     assert call("list_job_errors", job.id).errors == []
     assert call("get_job_result", job.id).payload.read(2) == b"PK"
+    for what in ("get_job_evaluation", "get_job_segments"):
+        call(what, job.id, status=None)  # 409: it was no evaluation
     call("cancel_job", job.id, status=202)
     call("delete_job", job.id, status=204)
     made = call("create_model", body=bytes_of(pretrained_path().read_bytes()), name="generated", status=201)
@@ -140,12 +146,23 @@ def test_python(port: int, document: Path, tmp_path: Path, monkeypatch: pytest.M
     call("create_review_operation", review, body=models.Operations(revision=0, operations=[accept]))
     assert call("list_review_operations", review).operations
     call("get_review_annotations", review)
+    for what in ("get_review_next", "get_review_trainings"):
+        call(what, review)
     call("delete_corpus", call("create_review_corpus", review, status=201).id, status=204)
     call("delete_review", review, status=204)
     call("delete_corpus", corpus.id, status=204)
     key = call("create_key", body=models.NewKey(name="k", scopes=[models.NewKeyScopesItem("read")]), status=201)
     assert key.id in [one.id for one in call("list_keys").keys]
     call("delete_key", key.id, status=204)
+    call("get_label_studio_health")
+    call(
+        "setup_label_studio",
+        body=models.Setup.from_dict({"project": "1", "label_config": "", "schema": ""}),
+        status=None,
+    )
+    predict = {"project": "1", "label_config": "<View></View>", "tasks": []}
+    call("predict_label_studio", body=models.Predict.from_dict(predict), status=None)
+    call("webhook_label_studio", body=models.Webhook.from_dict({"action": "PROJECT_UPDATED"}), status=None)
     for name in ("get_health_live", "get_health_ready", "get_metrics", "list_problems"):
         call(name)
     call("get_problem", "audio")
@@ -179,7 +196,8 @@ def test_typescript(port: int, document: Path, tmp_path: Path) -> None:
     (tmp_path / "a.zip").write_bytes(archive("typescript"))
     paths = (samples.AUDIO, samples.SEGMENTS, tmp_path / "a.zip", pretrained_path())
     out = json.loads(run("node", tmp_path / "out" / "main.js", f"http://127.0.0.1:{port}", ADMIN, *paths, cwd=tmp_path))
-    wrong = [(call, status) for call, status in out["calls"] if status >= 400]
+    excused = ("/evaluation", "/segments", "/label-studio/")  # of other jobs, and of a Label Studio that is not there
+    wrong = [(call, status) for call, status in out["calls"] if status >= 400 and not any(e in call for e in excused)]
     assert not wrong
     called = {call for call, _ in out["calls"]}
     assert called == set(operations(document)), set(operations(document)) ^ called

@@ -211,7 +211,7 @@ def test_a_database_that_hangs_is_not_waited_for(serve: Serve, tmp_path: Path) -
 
 def test_a_request_is_one_line(client: Client) -> None:
     with logged(logs.Json()) as lines:
-        answer = client.get("/models/none?secret=hunter2", headers={"x-request-id": "my.id-7"})
+        answer = client.get("/reviews/none?secret=hunter2", headers={"x-request-id": "my.id-7"})
     assert answer.headers["x-request-id"] == answer.json()["request_id"] == "my.id-7"
     assert len(lines) == 1
     line = json.loads(lines[0])
@@ -222,10 +222,10 @@ def test_a_request_is_one_line(client: Client) -> None:
         "message": line["message"],
         "request_id": "my.id-7",
         "method": "GET",
-        "route": "/models/{name}",
+        "route": "/reviews/{id}",
         "status": 404,
         "ms": 0,
-        "problem": "model-unknown",
+        "problem": "review-unknown",
         "client": "127.0.0.1",
     }
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", line["time"])
@@ -389,13 +389,13 @@ def test_a_request_is_a_span(registry: Registry, data: Path) -> None:
         serving(create_app(Settings(data=data), registry, Tracing(provider))) as client,
         logged(logs.Json()) as lines,
     ):
-        client.get("/models/default?key=hunter2", headers={"traceparent": parent})
+        client.get("/health/live?key=hunter2", headers={"traceparent": parent})
         client.get("/nope")
     first, second = exporter.get_finished_spans()
-    assert first.name == "GET /models/{name}"
+    assert first.name == "GET /health/live"
     assert first.attributes is not None
     assert first.attributes["http.response.status_code"] == 200
-    assert first.attributes["http.route"] == "/models/{name}"
+    assert first.attributes["http.route"] == "/health/live"
     assert format(first.context.trace_id, "032x") == "0af7651916cd43dd8448eb211c80319c"
     assert json.loads(lines[0])["trace_id"] == "0af7651916cd43dd8448eb211c80319c"
     assert second.name == "GET none"
