@@ -59,7 +59,9 @@ def main(given: list[str] | None = None) -> int:
     options = parser.parse_args(given)
     utterances = sorted(corpora.read(options.data).utterances, key=lambda u: u.id)
     test, rest = utterances[-TEST:], utterances[:-TEST]
-    base = PhoneLabeler.load(options.base if Path(options.base).is_file() else pretrained_path(options.base))
+    base = PhoneLabeler.load(
+        options.base if Path(options.base).is_file() else pretrained_path(options.base)
+    ).trainable()
     lines = [
         f"## Little data: {options.data.name}",
         "",

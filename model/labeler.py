@@ -193,6 +193,19 @@ class PhoneLabeler(FittedLabeler):
         self._adopt(self._run, Provenance.now(command=command, seed=settings.training.seed, corpus=corpus))
         return self
 
+    def trainable(self) -> PhoneLabeler:
+        """What a training can go on from: this labeler or, of one whose model is a product of experts, its first expert's."""
+        model = self._require_model()
+        if not model.settings.experts:
+            return self
+        first = model.expert(0)
+        made = PhoneLabeler(
+            self.preset, model=first.settings, training=self.training, features=first.features, drop=self.drop,
+            name=self.name, description=self.description, licence=self.licence, data=self.data, limits=self.limits,
+        )  # fmt: skip
+        made._model, made.version_, made.provenance_ = first, self.version_, self.provenance_
+        return made
+
     def recover(self, run_dir: Path) -> bool:
         """After a `fit` that was broken off: take the weights of its best whole epoch; False if there was none.
 
@@ -270,7 +283,7 @@ class PhoneLabeler(FittedLabeler):
             "limits": self.limits, "metrics": self.metrics_, "temperature": model.temperature, "calibration": self.calibration_,
             "created": self.provenance_.created, "command": self.provenance_.command, "seed": self.provenance_.seed,
             "corpus": self.provenance_.corpus, "drop": list(self.drop), "rate": model.features.rate,
-            "encoder": model.settings.encoder.kind, "normalise": model.settings.normalise, "parameters": model.parameters,
+            "encoder": model.settings.encoder_kind, "normalise": model.settings.normalise, "parameters": model.parameters,
         }  # fmt: skip
 
     def save(self, path: str | Path) -> PhoneLabeler:

@@ -137,6 +137,8 @@ class ModelSettings:
         normalise: over what features are normalised: "model", the training set; "speaker", besides that each speaker's
             recordings, or a lone recording; "any": training draws one of the two, or the training set alone, for each
             utterance, so that whoever labels may choose.
+        experts: of models that were trained apart and label together (phonechain.model.combination); then encoder, factors and
+            n-grams are theirs, and those here of no meaning.
     """
 
     chain: Literal["crf", "memm"] = "crf"
@@ -147,8 +149,11 @@ class ModelSettings:
     history_dropout: float = 0.0
     normalise: Literal["model", "speaker", "any"] = "model"
     encoder: EncoderSettings = field(default_factory=EncoderSettings)
+    experts: tuple[ModelSettings, ...] = ()
 
     def __post_init__(self) -> None:
+        if any(e.experts or e.chain != "crf" or self.chain != "crf" for e in self.experts):
+            raise SettingsError("expected experts that are CRFs, and no products themselves", pointer="experts")
         _within(self, "history", 0, 16)
         _within(self, "history_dropout", 0.0, 0.95)
         if not self.factors:
@@ -159,7 +164,19 @@ class ModelSettings:
     @property
     def order(self) -> int:
         """Markov order of the CRF: the largest label n-gram less one, at least 1."""
+        if self.experts:
+            return max(expert.order for expert in self.experts)
         return 2 if self.trigram != "none" or any(f.labels == 3 for f in self.factors) else 1
+
+    @property
+    def encoder_kind(self) -> str:
+        """The kind of its encoder; of experts, those of all of them."""
+        return " + ".join(e.encoder.kind for e in self.experts) if self.experts else self.encoder.kind
+
+    @property
+    def bands(self) -> int:
+        """Log-mel bands of the frames that are read; 0 for none."""
+        return max(e.encoder.bands if e.encoder.kind == "frames" else 0 for e in (self, *self.experts))
 
 
 @dataclass(frozen=True)

@@ -95,7 +95,7 @@ def train(
     mapping = common.read_map(map_)
     if fold and base is None:
         raise SettingsError("--fold: expected --base with a model whose labels are meant, got none")
-    start = common.load_model(base) if base is not None else None
+    start = common.load_model(base).trainable() if base is not None else None
     from phonechain.app.cli.preset_settings import apply_changes
 
     settings = apply_changes(preset, [*(set_ or []), *_as_changes(epochs=epochs, seed=seed)], start)

@@ -39,7 +39,7 @@ def settings_of(spec: dict[str, Any]) -> Preset:
     if spec.get("model_settings"):
         with _below("model_settings"):
             changed = settings.from_dict(settings.ModelSettings, spec["model_settings"])
-        made = dataclasses.replace(made, model=changed)
+        made = dataclasses.replace(made, model=changed.experts[0] if changed.experts else changed)
     if spec.get("training"):
         with _below("training"):
             made = dataclasses.replace(made, training=settings.replace(made.training, spec["training"]))
@@ -74,7 +74,7 @@ def run(workspace: Workspace, job: Job) -> None:
 
     read = contents.utterances(workspace, corpus, progress=report.counting("corpus"), problem=bad)
     blob = (spec.get("base") or {}).get("blob")
-    base = execution.labeler(workspace, blob) if blob else None
+    base = execution.labeler(workspace, blob).trainable() if blob else None
     if spec.get("map"):
         read = respell(read, spec["map"])
     if base is not None and spec.get("fold"):

@@ -23,7 +23,7 @@ from phonechain.model.learning.extraction import Featurised
 from phonechain.model.learning.normaliser import Normaliser
 from phonechain.model.learning.temperature import fit_temperature
 from phonechain.model.learning.training import Progress, train
-from phonechain.model.learning.warm_start import choose_start, copy_network
+from phonechain.model.learning.warm_start import choose_start, copy_network, matching_expert
 from phonechain.model.networks.build import build
 from phonechain.model.phone_model import PhoneModel
 from phonechain.model.settings import ModelSettings, TrainingSettings, to_dict
@@ -71,6 +71,7 @@ class Run:
         items, dev = ([replace(i, inputs=i.inputs.reduce_to(self.features)) for i in part] for part in (items, dev))
         kind = "none"
         if self.base is not None:
+            self.base = matching_expert(self.base, self.settings)
             kind, self.start = choose_start(self.base, self.base_name, self.settings, self.features, labels)
             if progress is not None:
                 progress(Progress("start", 1, 1, "models", self.start))

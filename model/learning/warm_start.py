@@ -31,6 +31,14 @@ def obstacle(base: PhoneModel, settings: ModelSettings, features: FeatureSetting
     return None
 
 
+def matching_expert(base: PhoneModel, settings: ModelSettings) -> PhoneModel:
+    """Of a product of experts the one with the encoder of `settings`, else the first; another model as it is."""
+    if not base.settings.experts:
+        return base
+    numbers = [n for n, expert in enumerate(base.settings.experts) if expert.encoder == settings.encoder]
+    return base.expert(numbers[0] if numbers else 0)
+
+
 def choose_start(
     base: PhoneModel, name: str, settings: ModelSettings, features: FeatureSettings, labels: Sequence[str]
 ) -> tuple[Start, str]:
