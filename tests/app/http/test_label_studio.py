@@ -227,7 +227,7 @@ def test_label_studio_shows_its_key_as_a_password(tmp_path: Any) -> None:
 
 
 def test_predictions_satisfy_label_studios_own_check(service: Client) -> None:
-    """label-studio-sdk knows which predictions an interface accepts; `pip install -e .[page]` brings it."""
+    """label-studio-sdk (2.0.19) knows which predictions an interface accepts; no extra brings its fifty dependencies."""
     interface = pytest.importorskip("label_studio_sdk.label_interface").LabelInterface
     config = CONFIG.replace('<Label value="XX"/>', "".join(f'<Label value="{s.label}"/>' for s in SEGMENTS))
     body = {"tasks": [task(annotations=[{"result": regions(labelled=False)}])], "label_config": config}
