@@ -105,7 +105,7 @@ def respell(utterances: list[Utterance], mapping: dict[str, str | None]) -> list
     """The utterances with labels replaced by those of a map; null takes a label away, and its segment is not learnt from."""
 
     def renamed(s: Segment) -> Segment:
-        return dataclasses.replace(s, label=mapping[s.label]) if s.label in mapping else s  # type: ignore[index]
+        return dataclasses.replace(s, label=mapping[s.label]) if s.label in mapping else s
 
     return [dataclasses.replace(u, segments=[renamed(s) for s in u.segments]) for u in utterances]
 

@@ -10,6 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
+from pydantic import SecretStr
 
 from phonechain.app.main import create_app
 from phonechain.app.settings import Settings
@@ -78,7 +79,7 @@ def studio() -> Iterator[FakeLabelStudio]:
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory, studio: FakeLabelStudio) -> Iterator[Client]:
     settings = Settings(
-        data=tmp_path_factory.mktemp("data"), workers=1, label_studio=studio.url, label_studio_token=TOKEN
+        data=tmp_path_factory.mktemp("data"), workers=1, label_studio=studio.url, label_studio_token=SecretStr(TOKEN)
     )
     with serving(create_app(settings)) as client:
         yield client
@@ -216,7 +217,7 @@ def test_a_project_without_finished_tasks_is_refused(service: Client) -> None:
 
 def test_label_studio_shows_its_key_as_a_password(tmp_path: Any) -> None:
     key = "an admin key of the tests"
-    with serving(create_app(Settings(data=tmp_path, workers=1, admin_key=key))) as client:
+    with serving(create_app(Settings(data=tmp_path, workers=1, admin_key=SecretStr(key)))) as client:
         path = "/label-studio/setup"
         body = {"project": "1", "schema": CONFIG}
         assert client.post(path, json=body).status_code == 401
