@@ -61,7 +61,9 @@ def main(given: Sequence[str] | None = None) -> int:
     parser.add_argument("--base", default="english")
     parser.add_argument("--results", type=Path, default=Path(__file__).parent / "RESULTS.md")
     options = parser.parse_args(given)
-    base = PhoneLabeler.load(options.base if Path(options.base).is_file() else pretrained_path(options.base))
+    base = PhoneLabeler.load(
+        options.base if Path(options.base).is_file() else pretrained_path(options.base)
+    ).trainable()
     systems = [
         (PAPER, None, preset(PAPER).training.epochs if options.epochs > 2 else options.epochs),
         (ENCODER, None, options.epochs),

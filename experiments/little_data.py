@@ -1,8 +1,10 @@
-"""How far minutes of one speaker's labels go, alone and from the shipped model's encoder: `python -m experiments.little_data`.
+"""How far minutes of labels go, preset by preset and with `auto`: `python -m experiments.little_data DATA`.
 
-Test: the last 100 utterances of the corpus, the same for all. Training takes the first minutes of the others, a tenth of
-them held out for calibration. Nothing is chosen by the test set: the presets are as they come, but for the steps per epoch
-that little data gets anyway.
+Of a corpus of one speaker the last 100 recordings are the test; training takes the first minutes of the others. Of a corpus
+of many speakers the ten of the split `test` who speak most are the material, all others of that split the test: none of them
+has been heard by the shipped model that `auto` may go on from. Nothing is chosen by the test set. `--files` joins the same
+material into so many recordings. Finished cells are kept in `runs/little-data.jsonl` and not computed again; the section of
+RESULTS.md is written from all of them.
 """
 
 from __future__ import annotations
@@ -10,79 +12,174 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import soundfile
 
 from experiments import report
 from experiments.cells import commit
 from phonechain.features import corpora
-from phonechain.features.segments import Utterance
+from phonechain.features.audio.reader import decode
+from phonechain.features.segments import Segment, Utterance, prepare
 from phonechain.model import pretrained_path
 from phonechain.model.labeler import PhoneLabeler
 from phonechain.model.scoring.evaluation import evaluate
-from phonechain.model.settings import preset
+from phonechain.model.settings import AUTO, preset
 
 TEST = 100
-PAPER = "spn-ho-lc-crf"
+SPEAKERS = 10
+RATE = 16_000
+PAUSE = 0.25
+"""Seconds of silence between recordings that are joined."""
+NAME = "little-data"
+SYSTEMS = ("spn-lc-crf", "spn-ho-lc-crf", "blstm-seg-lc-crf", "blstm-ho-lc-crf", "warm", AUTO)
+"""`warm`: blstm-ho-lc-crf from the encoder of the shipped model, 20 epochs."""
+
+
+def parts_of(root: Path) -> tuple[list[Utterance], list[Utterance]]:
+    """(material in order, test)."""
+    every = sorted(corpora.read(root).utterances, key=lambda u: u.id)
+    if not any(u.split == "test" for u in every):
+        return every[:-TEST], every[-TEST:]
+    spoken: dict[str, list[Utterance]] = defaultdict(list)
+    for u in every:
+        if u.split == "test":
+            spoken[str(u.speaker)].append(u)
+    most = sorted(spoken, key=lambda s: (-seconds(spoken[s]), s))[:SPEAKERS]
+    turns = max(len(spoken[s]) for s in most)
+    material = [spoken[s][n] for n in range(turns) for s in most if n < len(spoken[s])]
+    return material, [u for s in sorted(spoken) if s not in most for u in spoken[s]][::3]
+
+
+def seconds(utterances: Sequence[Utterance]) -> float:
+    """Of labelled speech."""
+    return sum(s.end - s.start for u in utterances for s in u.segments)
 
 
 def first_minutes(utterances: Sequence[Utterance], minutes: float) -> list[Utterance]:
     """As many utterances, in order, as make up that much labelled speech."""
-    chosen, seconds = [], 0.0
+    chosen: list[Utterance] = []
+    heard = 0.0
     for u in utterances:
-        if seconds >= 60 * minutes:
+        if heard >= 60 * minutes:
             break
         chosen.append(u)
-        seconds += sum(s.end - s.start for s in u.segments)
+        heard += seconds([u])
     return chosen
 
 
-def train(name: str, utterances: list[Utterance], base: PhoneLabeler | None, epochs: int) -> PhoneLabeler:
-    """A preset on some utterances, from the encoder of a base where there is one."""
-    given = preset(name)
-    model = base.system.model if base is not None else given.model
-    labeler = PhoneLabeler(
-        name, model=model, training=replace(given.training, epochs=epochs),
-        features=base.features_ if base is not None else None,
-    )  # fmt: skip
-    return labeler.fit(utterances, base=base)
+def join(utterances: Sequence[Utterance], files: int, folder: Path) -> list[Utterance]:
+    """The same speech in so many recordings of about as many utterances, with a short silence between them."""
+    made = []
+    for n, group in enumerate(np.array_split(np.arange(len(utterances)), files)):
+        sound: list[np.ndarray] = []
+        segments: list[Segment] = []
+        at = 0.0
+        for index in group:
+            audio = decode(utterances[index].audio, channel=utterances[index].channel, rate=RATE)
+            own, _ = prepare(utterances[index].segments, audio.duration)
+            segments += [Segment(at + s.start, at + s.end, s.label) for s in own]
+            sound += [audio.samples, np.zeros(int(PAUSE * RATE), dtype=np.float32)]
+            at += (len(audio.samples) + int(PAUSE * RATE)) / RATE
+        path = folder / f"{n:03d}.wav"
+        soundfile.write(path, np.concatenate(sound), RATE, subtype="PCM_16")
+        speakers = {utterances[index].speaker for index in group}
+        made.append(Utterance(path.stem, path, segments, speakers.pop() if len(speakers) == 1 else None))
+    return made
+
+
+def labeler(system: str, base: PhoneLabeler, seed: int) -> tuple[PhoneLabeler, PhoneLabeler | None]:
+    """(an untrained labeler, the base that it goes on from)."""
+    if system == AUTO:
+        return PhoneLabeler(AUTO, training=replace(preset(AUTO).training, seed=seed)), base
+    given = preset("blstm-ho-lc-crf" if system == "warm" else system)
+    training = replace(given.training, seed=seed)
+    if system in ("warm", "blstm-ho-lc-crf"):
+        training = replace(training, epochs=20)
+    if system != "warm":
+        return PhoneLabeler(system, training=training), None
+    return PhoneLabeler(given.name, model=base.system.model, training=training, features=base.features_), base
+
+
+def compute(
+    system: str, utterances: list[Utterance], test: list[Utterance], base: PhoneLabeler, seed: int
+) -> dict[str, Any]:
+    """Train and score one cell."""
+    untrained, start = labeler(system, base, seed)
+    spent, began = time.process_time(), time.perf_counter()
+    trained = untrained.fit(utterances, base=start)
+    spent, began = time.process_time() - spent, time.perf_counter() - began
+    found = evaluate(trained, test)
+    return {
+        "error": found.per, "ece": found.ece, "segments": found.segments, "dev_error": trained.metrics_["dev_error"],
+        "cpu": round(spent, 1), "wall": round(began, 1), "chosen": trained.system.name if system == AUTO else "",
+        "candidates": trained.metrics_.get("candidates", []), "commit": commit(),
+    }  # fmt: skip
+
+
+def section(results: Sequence[dict[str, Any]]) -> str:
+    """The Markdown of all cells."""
+    lines = [
+        "## Little data",
+        "",
+        "Phone error in per cent. festvox-ru: the last 100 recordings, after the first minutes of the others; speechocean762: "
+        "every third recording of the test split's other speakers, after ten of that split who speak most. Nothing is chosen by "
+        "the test set. `python -m experiments.little_data DATA`",
+        "",
+        "| corpus | minutes | files | system | seed | error | ECE | dev error | CPU s | commit |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for r in sorted(results, key=lambda r: (r["corpus"], r["minutes"], -r["files"], r["error"])):
+        system = f"`{r['system']}`" + (f" ({r['chosen']})" if r["chosen"] else "")
+        lines.append(
+            f"| {r['corpus']} | {r['minutes']:g} | {r['files']} | {system} | {r['seed']} | {100 * r['error']:.1f} | "
+            f"{100 * r['ece']:.1f} | {100 * r['dev_error']:.1f} | {r['cpu']:.0f} | {r['commit']} |"
+        )
+    return "\n".join(lines) + "\n"
 
 
 def main(given: list[str] | None = None) -> int:
-    """Write the section of RESULTS.md."""
+    """Compute what is missing, and write the section of RESULTS.md."""
     parser = argparse.ArgumentParser(prog="python -m experiments.little_data", description=__doc__)
-    parser.add_argument("--data", type=Path, default=Path("../shared/data/festvox-ru"))
+    parser.add_argument("data", type=Path)
     parser.add_argument("--base", default="english")
-    parser.add_argument("--minutes", type=float, nargs="+", default=[10, 30])
+    parser.add_argument("--minutes", type=float, nargs="+", default=[5, 10, 30])
+    parser.add_argument("--systems", nargs="+", default=SYSTEMS, choices=SYSTEMS)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1])
+    parser.add_argument(
+        "--files", type=int, nargs="+", default=[0], help="Join the material into so many; 0: as it is."
+    )
+    parser.add_argument("--runs", type=Path, default=Path(__file__).parent / "runs")
     parser.add_argument("--results", type=Path, default=Path(__file__).parent / "RESULTS.md")
     options = parser.parse_args(given)
-    utterances = sorted(corpora.read(options.data).utterances, key=lambda u: u.id)
-    test, rest = utterances[-TEST:], utterances[:-TEST]
+    material, test = parts_of(options.data)
     base = PhoneLabeler.load(options.base if Path(options.base).is_file() else pretrained_path(options.base))
-    lines = [
-        f"## Little data: {options.data.name}",
-        "",
-        f"Phone error in per cent on the last {TEST} utterances, after training on the first minutes of the others; commit "
-        f"{commit()}. `python -m experiments.little_data`",
-        "",
-        "| minutes | system | start | error | ECE | CPU s |",
-        "|---|---|---|---|---|---|",
-    ]
+    base = base.trainable()
+    store = report.Store(options.runs)
     for minutes in options.minutes:
-        chosen = first_minutes(rest, minutes)
-        epochs = 20
-        for name, start in ((PAPER, None), ("blstm-ho-lc-crf", None), ("blstm-ho-lc-crf", base)):
-            begun = time.process_time()
-            labeler = train(name, chosen, start, epochs if name != PAPER else preset(name).training.epochs)
-            spent = time.process_time() - begun
-            found = evaluate(labeler, test)
-            what = f"the encoder of `{base.name}`" if start is not None else "anew"
-            lines.append(
-                f"| {minutes:g} | `{name}` | {what} | {100 * found.per:.1f} | {100 * found.ece:.1f} | {spent:.0f} |"
-            )
-            print(lines[-1], flush=True)
-    report.write(options.results, "\n".join(lines) + "\n")
+        chosen = first_minutes(material, minutes)
+        for files in options.files:
+            with TemporaryDirectory() as folder:
+                utterances = join(chosen, files, Path(folder)) if files and files < len(chosen) else chosen
+                for system in options.systems:
+                    for seed in options.seeds:
+                        facts = {
+                            "corpus": options.data.resolve().name, "minutes": minutes, "files": len(utterances), "system": system,
+                            "seed": seed, "base": base.version_,
+                        }  # fmt: skip
+                        key = " ".join([NAME, *map(str, facts.values())])
+                        if store.get(key) is not None:
+                            continue
+                        result = {"key": key, **facts, **compute(system, utterances, test, base, seed)}
+                        store.add(NAME, result)
+                        print(f"{key}: {100 * result['error']:.1f} % {result['chosen']} {result['cpu']} s", flush=True)
+    report.write(options.results, section([r for r in store.results() if r["key"].startswith(f"{NAME} ")]))
     return 0
 
 

@@ -34,6 +34,10 @@ class Store:
         """The result of that key, from whichever table."""
         return self._results.get(key)
 
+    def results(self) -> list[Result]:
+        """All results, in the order in which they came."""
+        return list(self._results.values())
+
     def add(self, table: str, result: Result) -> None:
         """Keep a result."""
         with self._lock:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phonechain.features.audio.reader import Audio
-from phonechain.features.errors import CorpusError, PhonechainError, SettingsError
+from phonechain.features.errors import CorpusError, Notice, PhonechainError, SettingsError
 from phonechain.features.inputs import Inputs, extract_inputs, from_array
 from phonechain.features.mfcc import FeatureSettings
 from phonechain.features.phones.comparison import LabelComparison, LabelSet
@@ -37,7 +37,7 @@ class FittedLabeler:
     history_ = History()
     problems_: list[tuple[Utterance, PhonechainError]] = []  # noqa: RUF012
     held_out_: tuple[Utterance, ...] = ()
-    notices_: list[str] = []  # noqa: RUF012
+    notices_: list[Notice] = []  # noqa: RUF012
     provenance_ = Provenance("")
 
     def _require_model(self) -> PhoneModel:

@@ -16,24 +16,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phonechain.features.augmentation import WARPS
-from phonechain.features.errors import CorpusError, SettingsError
+from phonechain.features.corpora.check import scarcity
+from phonechain.features.errors import CorpusError, Notice, SettingsError
 from phonechain.features.inputs import from_array
 from phonechain.features.mfcc import FeatureSettings
 from phonechain.features.segments import Segment, Utterance
+from phonechain.model import pretrained_path
 from phonechain.model.files import storage
 from phonechain.model.files.header import Card, Provenance
-from phonechain.model.fitted import FittedLabeler
 from phonechain.model.learning import warm_start
 from phonechain.model.learning.extraction import Featurised, featurise
 from phonechain.model.learning.fitting import Run
 from phonechain.model.learning.splits import hold_out, part
 from phonechain.model.learning.training import Progress
-from phonechain.model.settings import ModelSettings, Preset, TrainingSettings, preset, preset_names
+from phonechain.model.settings import AUTO, ModelSettings, TrainingSettings
+from phonechain.model.system import SystemSelection
 
 Array = NDArray[np.float32]
 
 
-class PhoneLabeler(FittedLabeler):
+class PhoneLabeler(SystemSelection):
     """A chain over segments, trained on labelled utterances; a scikit-learn estimator in all but name.
 
     The constructor stores its arguments under their names and does nothing else. What `fit` or `load` find ends in `_`:
@@ -44,8 +46,9 @@ class PhoneLabeler(FittedLabeler):
         metrics_, history_, problems_, notices_, held_out_, start_, provenance_, version_
 
     Args:
-        preset: name of the system (`phonechain.model.settings.preset_names()`), or "" to give `model` and `training`.
-        model, training: settings instead of the preset's.
+        preset: name of the system (`phonechain.model.settings.preset_names()`); "auto" to choose one by its errors on parts of
+            the corpus (`metrics_` lists those that competed); or "" to give `model` and `training`.
+        model, training: settings instead of the preset's; of those of "auto" seed, held_out, gaps and the most epochs count.
         features: how sound becomes features; what the encoder reads is added to it.
         drop: labels that are left out of training and evaluation, the chain running across them (TIMIT's `q`).
         name, description, licence, data, limits: the model card.
@@ -148,27 +151,35 @@ class PhoneLabeler(FittedLabeler):
 
         Bad files are left out; `problems_` lists them.
         """
-        settings = self.system
+        training = self.training or TrainingSettings() if self.preset == AUTO else self.system.training
+        base = self._base_of(base)
         store = cache or run_dir
+        notices: list[Notice] = []
         if y is not None:
             arrays = [_labelled_array(n, x, labels) for n, (x, labels) in enumerate(zip(X, y, strict=True))]  # type: ignore[arg-type]
-            train, held = hold_out([a.utterance for a in arrays], settings.training.held_out, settings.training.seed)
+            train, held = hold_out([a.utterance for a in arrays], training.held_out, training.seed)
             by_id = {a.utterance.id: a for a in arrays}
             items, held_items = [by_id[u.id] for u in train], [by_id[u.id] for u in held]
         else:
             utterances: Sequence[Utterance] = X  # type: ignore[assignment]
+            if (little := scarcity(utterances)) is not None:
+                notices.append(little)
+                if progress is not None:
+                    progress(Progress("notice", 1, 1, "models", little.message))
             if dev is None and len(utterances) == 1:
-                first, second = part(utterances[0], settings.training.held_out)
+                first, second = part(utterances[0], training.held_out)
                 utterances, dev = [first], [second]
             elif dev is None:
-                utterances, dev = hold_out(utterances, settings.training.held_out, settings.training.seed)
-            items = self._featurise(utterances, "training set", store, progress, warped=True)
-            held_items = self._featurise(dev, "dev set", store, progress)
+                utterances, dev = hold_out(utterances, training.held_out, training.seed, ends=True)
+            features = self._features_to_extract(base)
+            items = self._featurise(utterances, features, "training set", store, progress, warped=True)
+            held_items = self._featurise(dev, features, "dev set", store, progress)
             self.held_out_ = tuple(dev)
         self.problems_ = [(i.utterance, i.error) for i in (*items, *held_items) if i.error is not None]
         return self.fit_featurised(
-            items, held_items, progress=progress, stop=stop, run_dir=run_dir, base=base, corpus=corpus, command=command
-        )
+            items, held_items, progress=progress, stop=stop, run_dir=run_dir, base=base, corpus=corpus, command=command,
+            notices=notices,
+        )  # fmt: skip
 
     def fit_featurised(
         self,
@@ -181,17 +192,39 @@ class PhoneLabeler(FittedLabeler):
         base: PhoneLabeler | None = None,
         corpus: str = "",
         command: str = "",
+        notices: Sequence[Notice] = (),
     ) -> PhoneLabeler:
-        """As `fit`, from features that were computed before (see model.learning.extraction.featurise)."""
+        """As `fit`, from features that were computed before (see model.learning.extraction.featurise).
+
+        `notices` are told of the corpus already, and come before those of the training in `notices_`.
+        """
+        base = self._base_of(base)
+        root = self._root_features(base)
+        if self.preset == AUTO:
+            base = base if self._choose(items, base, root, progress, stop, run_dir) else None
         settings = self.system
-        self._run = Run(settings.model, settings.training, self._wanted_features(), tuple(self.drop))
+        features = settings.model.encoder.features(root)
+        self._run = Run(settings.model, settings.training, features, tuple(self.drop))
+        self._run.notices += notices
         if base is not None:
-            base._require_model()
             self._run.base, self._run.base_version = base._model, base.version_
             self._run.base_name = f"{base.name or 'a model'}{f'@{base.version_}' if base.version_ else ''}"
         self._run.fit(items, dev, progress=progress, stop=stop, run_dir=run_dir)
         self._adopt(self._run, Provenance.now(command=command, seed=settings.training.seed, corpus=corpus))
         return self
+
+    def trainable(self) -> PhoneLabeler:
+        """What a training can go on from: this labeler or, of one whose model is a product of experts, its first expert's."""
+        model = self._require_model()
+        if not model.settings.experts:
+            return self
+        first = model.expert(0)
+        made = PhoneLabeler(
+            self.preset, model=first.settings, training=self.training, features=first.features, drop=self.drop,
+            name=self.name, description=self.description, licence=self.licence, data=self.data, limits=self.limits,
+        )  # fmt: skip
+        made._model, made.version_, made.provenance_ = first, self.version_, self.provenance_
+        return made
 
     def recover(self, run_dir: Path) -> bool:
         """After a `fit` that was broken off: take the weights of its best whole epoch; False if there was none.
@@ -216,27 +249,24 @@ class PhoneLabeler(FittedLabeler):
         return True
 
     def _adopt(self, run: Run, provenance: Provenance) -> None:
+        if self.preset == AUTO and self._choice is not None:
+            run.metrics["candidates"] = self._choice.table
         self._model = run.model
         self.history_, self.metrics_, self.start_, self.notices_ = run.history, run.metrics, run.start, run.notices
         self.provenance_, self.version_ = provenance, ""
 
-    @property
-    def system(self) -> Preset:
-        """The system that the arguments describe.
-
-        Raises:
-            SettingsError: no such preset.
-        """
-        known = not (self.model and self.training) or self.preset in preset_names()
-        base = preset(self.preset) if known and self.preset else Preset(self.preset or "custom")
-        return Preset(base.name, base.title, self.model or base.model, self.training or base.training)
-
-    def _wanted_features(self) -> FeatureSettings:
-        return self.system.model.encoder.features(self.features or FeatureSettings())
+    def _base_of(self, base: PhoneLabeler | None) -> PhoneLabeler | None:
+        """The model to go on from: the shipped one competes where a system is chosen and no other is named."""
+        if base is None and self.preset == AUTO:
+            base = PhoneLabeler.load(pretrained_path())
+        if base is not None:
+            base._require_model()
+        return base.trainable() if base is not None and self.preset == AUTO else base
 
     def _featurise(
         self,
         utterances: Sequence[Utterance],
+        features: FeatureSettings,
         what: str,
         cache: Path | None,
         progress: Callable[[Progress], None] | None,
@@ -246,10 +276,9 @@ class PhoneLabeler(FittedLabeler):
             if progress is not None:
                 progress(Progress("features", done, total, "utterances", what))
 
-        features = self._wanted_features()
-        augmentation = self.system.training.augmentation
-        warps = WARPS if warped and features.pooled and augmentation.warp else ()
-        clipping = augmentation if warped and features.bands and augmentation.clipping else None
+        augmentation = None if self.preset == AUTO else self.system.training.augmentation
+        warps = WARPS if warped and features.pooled and augmentation is not None and augmentation.warp else ()
+        clipping = augmentation if warped and features.bands and augmentation and augmentation.clipping else None
         items = featurise(utterances, features, warps=warps, clipping=clipping, cache=cache, progress=tell)
         if not any(i.error is None and i.segments for i in items):
             first = next((str(i.error) for i in items if i.error is not None), "no utterances")
@@ -270,7 +299,7 @@ class PhoneLabeler(FittedLabeler):
             "limits": self.limits, "metrics": self.metrics_, "temperature": model.temperature, "calibration": self.calibration_,
             "created": self.provenance_.created, "command": self.provenance_.command, "seed": self.provenance_.seed,
             "corpus": self.provenance_.corpus, "drop": list(self.drop), "rate": model.features.rate,
-            "encoder": model.settings.encoder.kind, "normalise": model.settings.normalise, "parameters": model.parameters,
+            "encoder": model.settings.encoder_kind, "normalise": model.settings.normalise, "parameters": model.parameters,
         }  # fmt: skip
 
     def save(self, path: str | Path) -> PhoneLabeler:

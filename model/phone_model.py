@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -88,6 +88,20 @@ class PhoneModel:
             supported = self.posteriors(items, groups=groups, mode=mode, evidence=given)[0]
         rows = zip(posteriors, best, segments, comparisons, supported, strict=True)
         return [answers(self.labels, p, b, s, n_best, c, u) for p, b, s, c, u in rows]
+
+    def expert(self, number: int) -> PhoneModel:
+        """One of a product's models by itself, at its share of the product's temperature."""
+        settings = self.settings.experts[number]
+        network = self.network.get_submodule(f"members.{number}")
+        assert isinstance(network, SequenceNetwork)
+        features, none = settings.encoder.features(self.features), torch.zeros(0)
+        share = self.temperature / len(self.settings.experts)
+        normaliser = self.normaliser
+        if not features.pooled:
+            normaliser = replace(normaliser, mean=none, std=none)
+        if not features.bands:
+            normaliser = replace(normaliser, frame_mean=none, frame_std=none)
+        return PhoneModel(settings, features, self.labels, normaliser, network, share, self.phone_set)
 
     def posteriors(
         self,

@@ -137,6 +137,8 @@ class ModelSettings:
         normalise: over what features are normalised: "model", the training set; "speaker", besides that each speaker's
             recordings, or a lone recording; "any": training draws one of the two, or the training set alone, for each
             utterance, so that whoever labels may choose.
+        experts: of models that were trained apart and label together (phonechain.model.combination); then encoder, factors and
+            n-grams are theirs, and those here of no meaning.
     """
 
     chain: Literal["crf", "memm"] = "crf"
@@ -147,8 +149,11 @@ class ModelSettings:
     history_dropout: float = 0.0
     normalise: Literal["model", "speaker", "any"] = "model"
     encoder: EncoderSettings = field(default_factory=EncoderSettings)
+    experts: tuple[ModelSettings, ...] = ()
 
     def __post_init__(self) -> None:
+        if any(e.experts or e.chain != "crf" or self.chain != "crf" for e in self.experts):
+            raise SettingsError("expected experts that are CRFs, and no products themselves", pointer="experts")
         _within(self, "history", 0, 16)
         _within(self, "history_dropout", 0.0, 0.95)
         if not self.factors:
@@ -159,7 +164,19 @@ class ModelSettings:
     @property
     def order(self) -> int:
         """Markov order of the CRF: the largest label n-gram less one, at least 1."""
+        if self.experts:
+            return max(expert.order for expert in self.experts)
         return 2 if self.trigram != "none" or any(f.labels == 3 for f in self.factors) else 1
+
+    @property
+    def encoder_kind(self) -> str:
+        """The kind of its encoder; of experts, those of all of them."""
+        return " + ".join(e.encoder.kind for e in self.experts) if self.experts else self.encoder.kind
+
+    @property
+    def bands(self) -> int:
+        """Log-mel bands of the frames that are read; 0 for none."""
+        return max(e.encoder.bands if e.encoder.kind == "frames" else 0 for e in (self, *self.experts))
 
 
 @dataclass(frozen=True)
@@ -186,6 +203,10 @@ class TrainingSettings:
         augmentation: what training does to what it hears.
         keep: the weights the run ends with: those of the epoch that was best on the dev set, or the last one's.
         clip: largest norm of the gradient (0: no limit).
+        gaps: what an unlabelled segment does in training: "split", end a sequence; or "sum", for CRFs: stay in it, whatever its
+            label summed out, so that the likelihood is that of the labels that are there.
+        base_step: of a training that goes on from all weights of a base: "scaled" to the material, a twentieth of the step at
+            least and all of it from 20,000 segments on (half an hour), or "full".
         seed: of weights, order and dropout.
     """
 
@@ -206,6 +227,8 @@ class TrainingSettings:
     warmup: float = 0.0
     auxiliary: float = 0.0
     smoothing: float = 0.0
+    gaps: Literal["split", "sum"] = "split"
+    base_step: Literal["scaled", "full"] = "scaled"
     seed: int = 1
     augmentation: AugmentationSettings = field(default_factory=AugmentationSettings)
 
@@ -242,6 +265,33 @@ class Preset:
     training: TrainingSettings = field(default_factory=TrainingSettings)
 
 
+AUTO = "auto"
+"""Name of the preset that stands for a choice among the others, made for a corpus (phonechain.model.learning.selection)."""
+
+NO_LIMIT = 100_000
+"""Epochs of the preset auto: as many as the system has that is chosen."""
+
+_ASKED_OF_AUTO = ("seed", "held_out", "gaps", "epochs")
+
+
+def auto(changes: Mapping[str, Any]) -> Preset:
+    """The preset "auto" with training settings that whatever is chosen will have.
+
+    Raises:
+        SettingsError: a setting that is chosen.
+    """
+    for key in changes:
+        if key not in _ASKED_OF_AUTO:
+            raise SettingsError(
+                f"the preset auto chooses {key} itself: expected one of {', '.join(_ASKED_OF_AUTO)}, or a preset by name",
+                pointer=f"training/{key}", value=key,
+            )  # fmt: skip
+    training = replace(TrainingSettings(epochs=NO_LIMIT), changes)
+    return Preset(
+        AUTO, "The system that makes the fewest errors in short trainings on parts of the corpus", training=training
+    )
+
+
 def preset(name: str) -> Preset:
     """The preset of that name; SettingsError lists the names there are.
 
@@ -250,9 +300,11 @@ def preset(name: str) -> Preset:
         >>> system.model.chain, system.model.order, [factor.labels for factor in system.model.factors]
         ('crf', 2, [1, 2])
     """
+    if name == AUTO:
+        return auto({})
     if name not in preset_names():
         raise SettingsError(
-            f"expected a preset out of {', '.join(preset_names())}, got {name!r}", pointer="preset", value=name
+            f"expected a preset out of {AUTO}, {', '.join(preset_names())}, got {name!r}", pointer="preset", value=name
         )
     text = resources.files("phonechain.model.presets").joinpath(f"{name}.toml").read_text(encoding="utf-8")
     return from_dict(Preset, {"name": name, **tomllib.loads(text)})

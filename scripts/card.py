@@ -22,9 +22,10 @@ LIMITS = (
     "cannot say that one is wrong, only that the label inside is doubtful."
 )
 DESCRIPTIONS = {
-    "english": "The default: recurrent networks over frames and segments under an SPN and a CRF of second order",
+    "english": "The default: a wide and a narrow recurrent network over frames and segments, "
+    "under SPNs and one CRF of second order",
     "paper": "The paper's own system (SPN-HO-LC-CRF) on the 92 features of three segments",
-    "small": "As the default, a third of its size, for browsers and phones",
+    "small": "The narrow one of the default's two networks by itself, for browsers and phones",
     "segments": "A recurrent network over segments, given by their 92 features, under an SPN and a CRF of second order",
 }
 

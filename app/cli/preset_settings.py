@@ -7,6 +7,7 @@ descriptions come from the settings' own classes (`phonechain.model.settings`).
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import inspect
 import re
 import textwrap
@@ -41,6 +42,9 @@ def apply_changes(preset_name: str, changes: Sequence[str], base: PhoneLabeler |
     """
     from phonechain.model import settings as known
 
+    if preset_name == known.AUTO:
+        given = [(key.removeprefix("training."), value) for key, value in map(split_assignment, changes)]
+        return known.auto(dict(given))
     if base is not None:
         name = base.preset if base.preset in known.preset_names() else preset_name
         preset = dataclasses.replace(known.preset(name), model=base.system.model, training=base.system.training)
@@ -51,11 +55,26 @@ def apply_changes(preset_name: str, changes: Sequence[str], base: PhoneLabeler |
     for key, value in sorted(assignments, key=lambda pair: pair[0] not in ("optimizer", "training.optimizer")):
         path = key.split(".")
         if path[0] not in ("training", "model"):
-            inside = {field.name for field in dataclasses.fields(known.TrainingSettings)}
-            path.insert(0, "training" if path[0] in inside else "model")
+            group = _group_of(path[0], preset)
+            if group is None:
+                names = [setting.key for setting in list_settings(preset)]
+                near = difflib.get_close_matches(key, [*names, *(name.split(".", 1)[1] for name in names)], 1)
+                hint = f" (did you mean {near[0]}?)" if near else ""
+                raise SettingsError(
+                    f"--set {key}: no such setting{hint}: expected one of {', '.join(names)}", pointer=key, value=key
+                )
+            path.insert(0, group)
         part = _replace(getattr(preset, path[0]), path[1:], value, key)
         preset = dataclasses.replace(preset, **{path[0]: part})
     return preset
+
+
+def _group_of(name: str, preset: Preset) -> str | None:
+    """The part of a preset, training or model, that has a setting of that name; None where neither has."""
+    for group in ("training", "model"):
+        if name in {field.name for field in dataclasses.fields(getattr(preset, group))}:
+            return group
+    return None
 
 
 def _replace(settings: Any, path: Sequence[str], value: str, key: str) -> Any:

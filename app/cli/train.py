@@ -35,7 +35,12 @@ def train(
     context: typer.Context,
     corpus: options.Corpus,
     out: Annotated[Path, typer.Option("--out", "-o", help="Model file to write.")] = Path("model.safetensors"),
-    preset: Annotated[str, typer.Option(help="System to train; `phonechain presets` lists them.")] = "spn-lc-crf",
+    preset: Annotated[
+        str,
+        typer.Option(
+            help="System to train; `phonechain presets` lists them, and auto lets them compete on parts of the corpus."
+        ),
+    ] = "spn-lc-crf",
     base: Annotated[
         str | None,
         typer.Option(
@@ -95,16 +100,17 @@ def train(
     mapping = common.read_map(map_)
     if fold and base is None:
         raise SettingsError("--fold: expected --base with a model whose labels are meant, got none")
-    start = common.load_model(base) if base is not None else None
+    start = common.load_model(base).trainable() if base is not None else None
     from phonechain.app.cli.preset_settings import apply_changes
 
     settings = apply_changes(preset, [*(set_ or []), *_as_changes(epochs=epochs, seed=seed)], start)
     from phonechain.model.labeler import PhoneLabeler
     from phonechain.model.learning.training import CHECKPOINT
+    from phonechain.model.settings import AUTO
 
     labeler = PhoneLabeler(
         settings.name,
-        model=settings.model,
+        model=None if settings.name == AUTO else settings.model,
         training=settings.training,
         features=start.features_ if start is not None else None,
         drop=drop or (start.drop if start is not None else ()),
@@ -187,7 +193,6 @@ def _splits(
     corpus: Corpus, split: str | None, dev: str | None, bars: common.Bars
 ) -> tuple[list[Utterance], list[Utterance] | None]:
     from phonechain.app.corpora import splits
-    from phonechain.features.corpora.check import scarcity
 
     name, held_name = splits.training_names(corpus.splits(), split, dev)
     held = corpora.split_of(corpus, held_name) if held_name is not None else None
@@ -199,8 +204,6 @@ def _splits(
         f"{common.counted(len(utterances), 'utterance')} ({f'split {name}' if name else 'all'}; {counted_speakers}; "
         f"dev: {by})"
     )
-    if (little := scarcity(utterances)) is not None:
-        bars.line(f"warning: {little.message}")
     return utterances, held
 
 
@@ -212,8 +215,8 @@ class _Report:
         self.best = float("inf")
 
     def event(self, event: Progress) -> None:
-        if event.stage in ("start", "calibration"):
-            self.bars.line(event.message)
+        if event.stage in ("start", "candidate", "notice"):
+            self.bars.line(f"warning: {event.message}" if event.stage == "notice" else event.message)
             return
         if event.stage != "epoch":
             loss = event.metrics.get("loss")
@@ -234,8 +237,12 @@ class _Report:
 def _summary(labeler: PhoneLabeler, out: Path) -> None:
     metrics = labeler.metrics_
     size = out.stat().st_size / 2**20
+    if "candidates" in metrics:
+        best, others = metrics["candidates"][0], len(metrics["candidates"]) - 1
+        typer.echo(f"chosen: {best['preset']}{' from the base' if best['warm'] else ''}, before {others} others")
+    kept = metrics["best_epoch"]
+    weights = f"after epoch {kept} of {metrics['epochs']}" if kept else "with the base's weights"
     typer.echo(
         f"wrote {out} ({size:.2f} MiB, {len(labeler.labels_)} labels, {labeler.parameters_} weights, "
-        f"version {labeler.version_}); dev error {common.percent(metrics['dev_error'])} % after epoch "
-        f"{metrics['best_epoch']} of {metrics['epochs']}"
+        f"version {labeler.version_}); dev error {common.percent(metrics['dev_error'])} % {weights}"
     )

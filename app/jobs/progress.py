@@ -27,7 +27,7 @@ class ProgressReporter:
         self.workspace, self.job = workspace, job
         self.still_wanted = Throttle(lambda: repository.wanted(workspace.db, job.id, job.attempt))
         self._next = 0.0
-        self._start = ""
+        self._remarks: list[str] = []
 
     def stop(self) -> bool:
         self.still_wanted()
@@ -42,20 +42,28 @@ class ProgressReporter:
         if event.stage == "epoch":
             retry_database(
                 repository.progress, self.workspace.db, self.job.id, self.job.attempt, finished=True, stage="train",
-                done=event.done, total=event.total, unit="epochs", message=event.message or self._start,
+                done=event.done, total=event.total, unit="epochs", message=event.message or self._remark,
                 metrics=dict(event.metrics),
             )  # fmt: skip
             return
-        if event.stage == "start":
-            self._start = event.message  # stays beside what follows
-        message = event.message or (self._start if event.stage == "train" else "")
+        if event.stage in ("start", "notice"):  # stays beside what follows
+            message = event.message if event.stage == "start" else f"Warning: {event.message.removesuffix('.')}."
+            self._remarks.append(message)
+            self.stage(event.stage, 1, 1, event.unit, message)
+            return
+        message = event.message or (self._remark if event.stage == "train" else "")
         self._maybe(event.stage, event.done, event.total, event.unit, message, dict(event.metrics))
 
-    def stage(self, stage: str, done: int, total: int, unit: str) -> None:
+    @property
+    def _remark(self) -> str:
+        """What a person should see for as long as the training runs: what it starts from, and what was noticed."""
+        return " ".join(self._remarks)
+
+    def stage(self, stage: str, done: int, total: int, unit: str, message: str = "") -> None:
         """A new stage."""
         retry_database(
             repository.progress, self.workspace.db, self.job.id, self.job.attempt, stage=stage, done=done, total=total,
-            unit=unit, message="",
+            unit=unit, message=message,
         )  # fmt: skip
 
     def _maybe(self, stage: str, done: int, total: int, unit: str, message: str, metrics: dict[str, float]) -> None:

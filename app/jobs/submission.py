@@ -114,10 +114,11 @@ def _train(asked: TrainJob, models: ModelCatalog, hold: Callable[[str], None]) -
         base = models.resolve(asked.base, hold)
         stored = base.header().model
         spec["base"] = base.reference()
+        spec["drop"] = asked.drop or list(stored.get("drop") or ())
+    if asked.base is not None and asked.preset != settings.AUTO:
         spec["preset"] = stored["preset"] if stored["preset"] in settings.preset_names() else asked.preset
         spec["model_settings"] = asked.model_settings or settings.to_dict(settings.stored_model(stored["model"]))
         spec["training"] = {**stored["training"], **(asked.training or {})}
-        spec["drop"] = asked.drop or list(stored.get("drop") or ())
     try:
         train.settings_of(spec)
     except SettingsError as error:

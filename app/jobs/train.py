@@ -36,10 +36,16 @@ def settings_of(spec: dict[str, Any]) -> Preset:
     from phonechain.model import settings
 
     made = settings.preset(spec["preset"])
+    if made.name == settings.AUTO:
+        if spec.get("model_settings"):
+            raise SettingsError(
+                "the preset auto chooses the settings of the model: leave them out", pointer="model_settings"
+            )
+        return settings.auto(spec.get("training") or {})
     if spec.get("model_settings"):
         with _below("model_settings"):
             changed = settings.from_dict(settings.ModelSettings, spec["model_settings"])
-        made = dataclasses.replace(made, model=changed)
+        made = dataclasses.replace(made, model=changed.experts[0] if changed.experts else changed)
     if spec.get("training"):
         with _below("training"):
             made = dataclasses.replace(made, training=settings.replace(made.training, spec["training"]))
@@ -74,7 +80,7 @@ def run(workspace: Workspace, job: Job) -> None:
 
     read = contents.utterances(workspace, corpus, progress=report.counting("corpus"), problem=bad)
     blob = (spec.get("base") or {}).get("blob")
-    base = execution.labeler(workspace, blob) if blob else None
+    base = execution.labeler(workspace, blob).trainable() if blob else None
     if spec.get("map"):
         read = respell(read, spec["map"])
     if base is not None and spec.get("fold"):
@@ -105,7 +111,7 @@ def respell(utterances: list[Utterance], mapping: dict[str, str | None]) -> list
     """The utterances with labels replaced by those of a map; null takes a label away, and its segment is not learnt from."""
 
     def renamed(s: Segment) -> Segment:
-        return dataclasses.replace(s, label=mapping[s.label]) if s.label in mapping else s  # type: ignore[index]
+        return dataclasses.replace(s, label=mapping[s.label]) if s.label in mapping else s
 
     return [dataclasses.replace(u, segments=[renamed(s) for s in u.segments]) for u in utterances]
 
@@ -129,9 +135,12 @@ def _succeed(workspace: Workspace, job: Job, labeler: PhoneLabeler, path: Path, 
     """Add the model as a version and end the job, both or neither. Raises Fenced, StorageFull."""
     digest = workspace.store.put(path)
     row = versions.make_row(labeler, job.spec["name"], digest, path.stat().st_size, job.id, job.owner)
-    result = {"name": row.name, "version": row.version, "blob": digest, "metrics": labeler.metrics_, **kept}
+    result: dict[str, Any] = {"name": row.name, "version": row.version, "blob": digest, "metrics": labeler.metrics_}
+    result |= kept
     if labeler.start_:  # what the training began with, where that is worth a word
         result["start"] = labeler.start_
+    if labeler.notices_:
+        result["warnings"] = [notice.as_dict() for notice in labeler.notices_]
     with workspace.db.write() as session:
         if session.get(ModelVersion, (row.name, row.version)) is None:
             session.add(row)
@@ -140,11 +149,12 @@ def _succeed(workspace: Workspace, job: Job, labeler: PhoneLabeler, path: Path, 
 
 def _labeler(spec: dict[str, Any], base: PhoneLabeler | None) -> PhoneLabeler:
     from phonechain.model.labeler import PhoneLabeler
+    from phonechain.model.settings import AUTO
 
     chosen = settings_of(spec)
     return PhoneLabeler(
         spec["preset"],
-        model=chosen.model,
+        model=None if chosen.name == AUTO else chosen.model,
         training=chosen.training,
         features=base.features_ if base is not None else None,
         drop=spec["drop"],

@@ -38,7 +38,12 @@ class TrainJob(_Asked):
     name: str = Field(
         description="Name of the model that is made.", pattern="^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100
     )
-    preset: str = Field("spn-lc-crf", description="The system to train.", max_length=100)
+    preset: str = Field(
+        "spn-lc-crf",
+        description="The system to train; `auto` lets several compete on parts of the corpus, one of them going on from `base` or "
+        "the shipped model, and `metrics.candidates` of the result lists them.",
+        max_length=100,
+    )
     base: str | None = Field(
         None,
         description="A model to go on from: its settings instead of the preset's, and its weights where its labels hold "

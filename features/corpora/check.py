@@ -62,7 +62,8 @@ def scarcity(utterances: Sequence[Utterance]) -> Notice | None:
     if counts.total() >= FEW_SEGMENTS:
         return None
     message = (
-        f"very little to train on: {counts.total()} labelled segments in {len(utterances)} recordings, "
+        f"very little to train on: {counts.total()} labelled segments in {len(utterances)} "
+        f"recording{'s' if len(utterances) != 1 else ''}, "
         f"{len(rare)} of {len(counts)} labels fewer than {FEW_OF_A_LABEL} times; "
         f"expect a poor model below some {FEW_SEGMENTS} segments"
     )

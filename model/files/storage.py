@@ -22,7 +22,7 @@ def halve_weights(model: PhoneModel) -> None:
 
     The systems of the paper keep 32 bits: their files are small, and answer as they always did.
     """
-    if model.settings.encoder.kind != "none":
+    if model.settings.encoder_kind != "none":
         with torch.no_grad():
             for weight in model.network.parameters():
                 weight.copy_(weight.half().float())
@@ -45,12 +45,13 @@ def save_model(
         ModelFileError: see `modelfile.write`.
     """
     normaliser, labels = model.normaliser, model.labels
-    half = model.settings.encoder.kind != "none"
+    half = model.settings.encoder_kind != "none"
     tensors = {}
     for name, value in model.network.state_dict().items():
         tensors[f"network.{name}"] = value.detach().half() if half and value.is_floating_point() else value.detach()
-    for name in ("network.bigrams", "network.trigrams"):  # label indices: four times smaller than they are in memory
-        tensors[name] = tensors[name].to(torch.int16 if len(labels) <= 2**15 else torch.int64)
+    for name, value in tensors.items():
+        if name.endswith(("bigrams", "trigrams")):  # label indices: four times smaller than they are in memory
+            tensors[name] = value.to(torch.int16 if len(labels) <= 2**15 else torch.int64)
     parts = {"mean": normaliser.mean, "std": normaliser.std}
     if len(normaliser.frame_mean):
         parts |= {"frame_mean": normaliser.frame_mean, "frame_std": normaliser.frame_std}

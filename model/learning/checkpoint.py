@@ -24,12 +24,30 @@ AUXILIARY = "auxiliary."
 
 @dataclass
 class History:
-    """What each epoch brought, and the best one. `stopped` says why the run ended: "epochs", "patience" or "asked"."""
+    """What each epoch brought, and the best one.
+
+    Attributes:
+        best_epoch: with the smallest dev error; 0 before the first one, and where none was better than the weights that a
+            warm start began with.
+        start_error, start_nll: dev error and mean negative log posterior of these weights; None without a warm start.
+        kept: epoch whose weights the run ended with; 0 for those at the start.
+        stopped: why the run ended: "epochs", "patience" or "asked".
+    """
 
     epochs: list[dict[str, float]] = field(default_factory=list)
     best_epoch: int = 0
     best_error: float = math.inf
+    start_error: float | None = None
+    start_nll: float | None = None
+    kept: int = 0
     stopped: str = ""
+
+    def keep_last(self) -> bool:
+        """Whether the last epoch's weights are no worse on the dev set than those that the run started from."""
+        if self.start_error is None or self.start_nll is None or not self.epochs:
+            return bool(self.epochs)
+        last = self.epochs[-1]
+        return (last["dev_error"], last["dev_nll"]) <= (self.start_error, self.start_nll)
 
 
 def copy_weights(model: nn.Module) -> dict[str, Tensor]:

@@ -127,7 +127,7 @@ class Dataset:
 
     Attributes:
         x: [N, D] float32, possibly memory-mapped.
-        y: [N] int64.
+        y: [N] int64; -1 where a segment is unlabelled and its label is to be summed out.
         starts: [S + 1] first row of each sequence; the last entry is N.
         groups: [S] which utterance (or speaker) a sequence belongs to, for resampling; any integers.
         frames: their frames, for encoders that read them.
@@ -246,6 +246,7 @@ def dataset(
     features: FeatureSettings | None = None,
     augmentation: AugmentationSettings | None = None,
     cut: bool = False,
+    gaps: bool = False,
 ) -> Dataset:
     """Labelled, normalised sequences; utterances with an error, and segments without a known label, are left out.
 
@@ -253,6 +254,7 @@ def dataset(
         augmentation: what batches that are given a generator do to their sequences; None for data to test on, normalised as
             a lone recording or, by a model that needs it, with the speaker's others.
         cut: whether long sequences are cut into pieces, for training.
+        gaps: whether segments without a known label stay, as -1, in sequences where others have one.
     """
     features = features or FeatureSettings()
     index = {label: n for n, label in enumerate(labels)}
@@ -267,8 +269,10 @@ def dataset(
     augmented = augmentation is not None and augmentation.active and bool(features.bands)
     parts, pieces, clipped, y, runs = [], [], [], [], []
     for n, item in enumerate(good):
-        for positions, indices in labelled_runs([s.label for s in item.segments], index, drop):
+        for positions, indices in labelled_runs([s.label for s in item.segments], index, drop, gaps=gaps):
             for piece in cut_run(positions, item.segments) if cut else [slice(0, len(positions))]:
+                if max(indices[piece]) < 0:
+                    continue
                 kept = np.asarray(positions[piece], dtype=np.int64)
                 source = item.inputs if augmented else inputs[n]
                 whole = source.part(int(kept[0]), int(kept[-1]) + 1)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from phonechain.features.errors import CorpusError
+from phonechain.features.errors import CorpusError, Notice, SettingsError
 from phonechain.features.mfcc import FeatureSettings
 from phonechain.features.phones.readings import recognise
 from phonechain.model.files.header import MAX_LABELS
@@ -23,7 +23,14 @@ from phonechain.model.learning.extraction import Featurised
 from phonechain.model.learning.normaliser import Normaliser
 from phonechain.model.learning.temperature import fit_temperature
 from phonechain.model.learning.training import Progress, train
-from phonechain.model.learning.warm_start import choose_start, copy_network
+from phonechain.model.learning.warm_start import (
+    choose_start,
+    copy_network,
+    extend_network,
+    matching_expert,
+    new_labels,
+    scale_step,
+)
 from phonechain.model.networks.build import build
 from phonechain.model.phone_model import PhoneModel
 from phonechain.model.settings import ModelSettings, TrainingSettings, to_dict
@@ -51,7 +58,7 @@ class Run:
     model: PhoneModel | None = None
     history: History = field(default_factory=History)
     metrics: dict[str, Any] = field(default_factory=dict)
-    notices: list[str] = field(default_factory=list)
+    notices: list[Notice] = field(default_factory=list)
 
     def fit(
         self,
@@ -66,11 +73,19 @@ class Run:
 
         Raises:
             CorpusError: nothing to train on. TrainingError: see `train`.
+            SettingsError: gaps to sum out in a chain that is normalised locally.
         """
+        sum_gaps = self.training.gaps == "sum"
+        if sum_gaps and self.settings.chain != "crf":
+            raise SettingsError(
+                f'gaps = "sum" needs a chain normalised over the sequence (crf), this one is {self.settings.chain}',
+                pointer="training/gaps", value="sum",
+            )  # fmt: skip
         labels = labels_of(items, self.drop)
         items, dev = ([replace(i, inputs=i.inputs.reduce_to(self.features)) for i in part] for part in (items, dev))
         kind = "none"
         if self.base is not None:
+            self.base = matching_expert(self.base, self.settings)
             kind, self.start = choose_start(self.base, self.base_name, self.settings, self.features, labels)
             if progress is not None:
                 progress(Progress("start", 1, 1, "models", self.start))
@@ -79,12 +94,17 @@ class Run:
             normaliser = Normaliser.fit_inputs(good, self.features, normalise=self.settings.normalise)
         else:
             normaliser = self.base.normaliser
-            labels = self.base.labels if kind == "all" else labels
-        make = {"drop": self.drop, "features": self.features}
-        data = dataset(items, labels, normaliser, augmentation=self.training.augmentation, cut=True, **make)  # type: ignore[arg-type]
-        held = dataset(dev, labels, normaliser, **make)  # type: ignore[arg-type]
+            if kind in ("all", "labels"):
+                labels = [*self.base.labels, *new_labels(self.base, labels)]
+        data = dataset(
+            items, labels, normaliser, drop=self.drop, features=self.features, augmentation=self.training.augmentation,
+            cut=True, gaps=sum_gaps,
+        )  # fmt: skip
+        held = dataset(dev, labels, normaliser, drop=self.drop, features=self.features)
         if kind == "all" and self.base is not None:
             network = copy_network(self.base)
+        elif kind == "labels" and self.base is not None:
+            network = extend_network(self.base, labels, data, torch.Generator().manual_seed(self.training.seed))
         else:
             network = build(self.settings, len(normaliser.mean), labels, data)
             network.reset(torch.Generator().manual_seed(self.training.seed))
@@ -93,25 +113,51 @@ class Run:
         self.model = PhoneModel(
             self.settings, self.features, list(labels), normaliser, network, phone_set=recognise(labels)
         )
+        labelled = int((data.y >= 0).sum())
+        warm = kind in ("all", "labels")
+        training = scale_step(self.training, labelled) if warm else self.training
         self.history = train(
-            network, data, held, self.training, progress=progress, stop=stop, run_dir=run_dir,
-            fingerprint=fingerprint(self.settings, labels, data, held) + self.base_version,
+            network, data, held, training, progress=progress, stop=stop, run_dir=run_dir,
+            fingerprint=fingerprint(self.settings, labels, data, held) + self.base_version, warm=warm,
         )  # fmt: skip
+        if (kept := self._kept_notice(len(held.y))) is not None:
+            self._tell(kept, progress)
         halve_weights(self.model)
         fitted = fit_temperature(network, held)
         self.model.temperature = fitted.value
+        if fitted.notice and self.base is not None and not self.history.kept:
+            self.model.temperature = self.base.temperature  # of the same weights, from more data
         if fitted.notice:
-            self.notices.append(fitted.notice)
-            if progress is not None:
-                progress(Progress("calibration", 1, 1, "models", fitted.notice))
-        kept = self.history.best_epoch if self.training.keep == "best" else len(self.history.epochs)
-        error = self.history.epochs[kept - 1]["dev_error"] if kept else self.history.best_error
-        self.metrics = {
-            "dev_error": error, "dev_segments": len(held.y), "best_epoch": kept,
-            "epochs": len(self.history.epochs), "train_segments": len(data.y),
-            "temperature_low": fitted.low, "temperature_high": fitted.high,
+            self._tell(Notice("calibration-unsettled", fitted.notice), progress)
+        self.metrics = self._metrics(len(held.y)) | {
+            "train_segments": labelled, "temperature_low": fitted.low, "temperature_high": fitted.high,
         }  # fmt: skip
         return self.model
+
+    def _metrics(self, dev_segments: int) -> dict[str, Any]:
+        history = self.history
+        error = history.epochs[history.kept - 1]["dev_error"] if history.kept else history.best_error
+        found = {
+            "dev_error": error, "dev_segments": dev_segments, "best_epoch": history.kept, "epochs": len(history.epochs)
+        }  # fmt: skip
+        return found if history.start_error is None else {**found, "start_error": history.start_error}
+
+    def _kept_notice(self, dev_segments: int) -> Notice | None:
+        """What to tell where training made the base worse; None where it did not."""
+        history = self.history
+        if history.start_error is None or history.kept == len(history.epochs):
+            return None
+        if history.kept and self.training.keep == "best":
+            return None
+        base = f"the base ({100 * history.start_error:.1f} % errors on the {dev_segments} segments of the dev set)"
+        if history.kept:
+            return Notice("last-epoch-worse", f"the last epoch was worse than {base}: epoch {history.kept} is kept")
+        return Notice("base-kept", f"no epoch was better than {base}: the model keeps its weights")
+
+    def _tell(self, notice: Notice, progress: Callable[[Progress], None] | None) -> None:
+        self.notices.append(notice)
+        if progress is not None:
+            progress(Progress("notice", 1, 1, "models", notice.message))
 
 
 def labels_of(items: Sequence[Featurised], drop: Collection[str]) -> list[str]:

@@ -22,7 +22,8 @@ class Temperature:
 
     Attributes:
         value: at which its posteriors have the least negative log-likelihood; 1 where there is no such temperature.
-        low, high: a 95 % interval (sequences are taken as independent); None where there is no such temperature.
+        low, high: a 95 % interval, the wider one of sequences and segments taken as independent; None where there is no such
+            temperature.
         notice: what to tell where the dev set cannot settle it, else "".
     """
 
@@ -42,16 +43,15 @@ def fit_temperature(model: SequenceNetwork, dev: Dataset, *, batch: int = 64) ->
         ]  # fmt: skip
 
     def surprise(log_temperature: float) -> NDArray[np.float64]:
-        """[S] negative log posterior of the labels of each sequence, longest first."""
+        """[N] negative log posterior of the label of each segment, in the order of the batches."""
         if abs(log_temperature) > _FARTHEST:
-            return np.full(len(dev), np.inf)
-        sums = []
+            return np.full(len(dev.y), np.inf)
+        found = []
         with torch.no_grad():
             for h, y, packing in batches:
                 p = model.posteriors(h, packing, temperature=math.exp(log_temperature))
-                rows = -p.gather(1, y[:, None]).double().clamp_min(1e-30).log()[:, 0]
-                sums.append(rows.new_zeros(len(packing.lengths)).index_add(0, packing.sequence, rows))
-        return np.nan_to_num(torch.cat(sums).cpu().numpy(), nan=np.inf)
+                found.append(-p.gather(1, y[:, None]).double().clamp_min(1e-30).log()[:, 0])
+        return np.nan_to_num(torch.cat(found).cpu().numpy(), nan=np.inf)
 
     def total(log_temperature: float) -> float:
         return float(surprise(log_temperature).sum())
@@ -67,8 +67,12 @@ def fit_temperature(model: SequenceNetwork, dev: Dataset, *, batch: int = 64) ->
     slopes = (after - before) / (2 * _STEP)
     if not (abs(best) < _FARTHEST - 1 and 1e-6 < curvature < math.inf):
         return Temperature(1.0, notice=_unsettled(dev, "the likelihood rises without end"))
-    # the spread of an M-estimate: each sequence's slope counts once, for the segments of one err together
-    spread = 1.96 * math.sqrt(float((slopes**2).sum())) / curvature
+    # the spread of an M-estimate: each sequence's slope counts once, for the segments of one err together; the slopes of very
+    # few sequences say nothing (that of one is zero, since their sum is), so that segments count by themselves as well
+    sequence = np.concatenate([packing.sequence.cpu().numpy() + batch * n for n, (_, _, packing) in enumerate(batches)])
+    clustered = np.bincount(sequence, slopes)
+    variance = max(float((clustered**2).sum()), float((slopes**2).sum()))
+    spread = 1.96 * math.sqrt(variance) / curvature
     fit = Temperature(math.exp(best), math.exp(best - spread), math.exp(min(best + spread, _FARTHEST)))
     if spread > math.log(_WIDE):
         between = f"it lies between {fit.low:.2g} and {fit.high:.2g}"

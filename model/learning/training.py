@@ -59,10 +59,13 @@ def train(
     stop: Callable[[], bool] | None = None,
     run_dir: Path | None = None,
     fingerprint: str = "",
+    warm: bool = False,
 ) -> History:
     """Fit `model` in place; it ends with the weights of the epoch that was best on `dev`, or of the last.
 
     Args:
+        warm: whether the weights that the model comes with are an answer already: they are then scored as epoch 0, and the
+            run ends with no weights that are worse on `dev`, whatever `keep` says.
         stop: asked before every batch; True ends the run with what the finished epochs gave.
         run_dir: where the checkpoint is written after each epoch, and read from if it is there.
         fingerprint: of data and model; a checkpoint of another one is refused.
@@ -83,6 +86,9 @@ def train(
     identity = json.dumps({"training": to_dict(settings), "of": fingerprint}, sort_keys=True)
     if run_dir is not None and (run_dir / CHECKPOINT).exists():
         best = resume(run_dir / CHECKPOINT, identity, model, optimizer, history)
+    if warm and history.start_error is None:
+        history.start_error, history.start_nll = dev_error(model, dev)
+        history.best_error = history.start_error
     for epoch in range(len(history.epochs) + 1, settings.epochs + 1):
         if _finished(history, settings):
             break
@@ -108,7 +114,8 @@ def train(
             if settings.clip:
                 nn.utils.clip_grad_norm_(model.parameters(), settings.clip)
             optimizer.step()
-            loss_sum, segments = loss_sum + value * batch.packing.rows, segments + batch.packing.rows
+            labelled = int((batch.y >= 0).sum())
+            loss_sum, segments = loss_sum + value * labelled, segments + labelled
             if progress is not None:
                 metrics = {"epoch": epoch, "loss": loss_sum / segments}
                 done, total = (epoch - 1) * len(plan) + n + 1, settings.epochs * len(plan)
@@ -127,7 +134,9 @@ def train(
             write_checkpoint(run_dir / CHECKPOINT, identity, model, optimizer, history, best)
         if progress is not None:
             progress(Progress("epoch", epoch, settings.epochs, "epochs", "", row))
-    if settings.keep == "best":
+    history.kept = len(history.epochs)
+    if settings.keep == "best" or not history.keep_last():
+        history.kept = history.best_epoch
         model.load_state_dict(best)
     if settings.auxiliary:
         model.auxiliary = None
@@ -143,7 +152,9 @@ def _losses(model: SequenceNetwork, batch: Batch, settings: TrainingSettings) ->
     value = float(loss.detach())
     if model.auxiliary is not None:
         scores = model.auxiliary(drop(h, AUXILIARY_DROPOUT, True, model.noise))
-        loss = loss + settings.auxiliary * functional.cross_entropy(scores, batch.y, label_smoothing=settings.smoothing)
+        loss = loss + settings.auxiliary * functional.cross_entropy(
+            scores, batch.y, label_smoothing=settings.smoothing, ignore_index=-1
+        )
     return loss, value
 
 

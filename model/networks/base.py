@@ -17,7 +17,14 @@ from phonechain.model.settings import ModelSettings
 
 
 class Factor(nn.Module, ABC):
-    """Log-potentials [N, K] of a window [N, m*D]."""
+    """Log-potentials [N, K] of a window [N, m*D].
+
+    Attributes:
+        shared: names of the weights that are of no output alone; the first axis of all others runs over the K outputs, each
+            with as many rows in a row.
+    """
+
+    shared: frozenset[str] = frozenset()
 
     @abstractmethod
     def reset(self, generator: torch.Generator | None = None) -> None:

@@ -3,23 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from phonechain.features.errors import SettingsError
 from phonechain.model.learning.dataset import Dataset
 from phonechain.model.learning.normaliser import Normaliser
 from phonechain.model.networks.base import SequenceNetwork
 from phonechain.model.networks.crf import ConditionalRandomField, FactorModel
 from phonechain.model.networks.memm import MaximumEntropyMarkovModel
+from phonechain.model.networks.product import ProductOfExperts
 from phonechain.model.settings import ModelSettings
 
 CHAINS: dict[str, type[FactorModel]] = {"crf": ConditionalRandomField, "memm": MaximumEntropyMarkovModel}
 
 
 def build(settings: ModelSettings, features: int, labels: Sequence[str], data: Dataset | None) -> SequenceNetwork:
-    """The chain that `settings` describe, with the n-gram inventory of `data`."""
+    """The chain that `settings` describe, with the n-gram inventory of `data`.
+
+    Raises:
+        SettingsError: experts, which are trained one by one.
+    """
+    if settings.experts:
+        raise SettingsError(
+            "a product of experts cannot be trained: train each, then combine them (phonechain.model.combination)",
+            pointer="model/experts",
+        )
     sequences = [] if data is None else [data.labels_of(n) for n in range(len(data))]
     return CHAINS[settings.chain](
         settings, features, len(labels), bigrams=seen_ngrams(sequences, 2), trigrams=seen_ngrams(sequences, 3)
@@ -48,9 +60,8 @@ def restore_normaliser(tensors: Mapping[str, Tensor], settings: ModelSettings, l
                 f"a normaliser of shapes {tuple(mean.shape)} and {tuple(std.shape)}, or deviations not above 0"
             )
         made.append((mean.float(), std.float()))
-    wanted = settings.encoder.bands if settings.encoder.kind == "frames" else 0
-    if len(made[1][0]) != wanted:
-        raise ValueError(f"a normaliser of {len(made[1][0])} bands for an encoder that reads {wanted}")
+    if len(made[1][0]) != settings.bands:
+        raise ValueError(f"a normaliser of {len(made[1][0])} bands for an encoder that reads {settings.bands}")
     return Normaliser(*made[0], settings.normalise, *made[1], level)
 
 
@@ -64,6 +75,20 @@ def restore_network(
     """
     weights = {k.removeprefix("network."): v for k, v in tensors.items() if k.startswith("network.")}
     y = len(labels)
+    if settings.experts:
+        members = []
+        for k, expert in enumerate(settings.experts):
+            own = {n.removeprefix(f"members.{k}."): v for n, v in weights.items() if n.startswith(f"members.{k}.")}
+            pooled = expert.encoder.kind != "frames" or expert.encoder.pooled
+            part = restore_network(
+                expert, features if pooled else 0, labels, {f"network.{n}": v for n, v in own.items()}
+            )
+            members.append(cast(ConditionalRandomField, part))
+        known = tuple(f"members.{k}." for k in range(len(settings.experts)))
+        stray = [n for n in weights if not n.startswith(known) and n not in ("bigrams", "trigrams")]
+        if stray:
+            raise ValueError(f"weights that belong to no expert: {', '.join(stray[:5])}")
+        return ProductOfExperts(settings, features, y, members).eval()
     for name, n in (("bigrams", 2), ("trigrams", 3)):
         table = weights[name] = weights[name].long()
         if (

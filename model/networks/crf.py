@@ -34,6 +34,11 @@ class FactorModel(SequenceNetwork):
             factors.build(f, f.segments * self.encoder.width, outputs[f.labels]) for f in self.factor_settings
         )
 
+    @property
+    def width(self) -> int:
+        """E, what a factor sees of a segment."""
+        return self.encoder.width
+
     def reset(self, generator: torch.Generator | None = None) -> None:
         """Draw the encoder's and the factors' weights; n-gram weights start from zero."""
         self.encoder.reset(generator)
@@ -70,14 +75,17 @@ class FactorModel(SequenceNetwork):
         window alone. Summed over the states a tensor gives p(y_t | x). Factors without hidden variables give no tensor.
         """
         with torch.no_grad():
-            label = self.posteriors(h, packing, temperature=temperature)
-            found = []
-            for settings, factor in zip(self.factor_settings, self.factors, strict=True):
-                assert isinstance(factor, Factor)
-                if settings.labels == 1:
-                    tables = factor.hidden_posteriors(window(h, packing, window_steps(settings)))
-                    found.append([t * label.view(*label.shape, *[1] * (t.dim() - 2)) for t in tables])
-            return found
+            return self.hidden_given(h, packing, self.posteriors(h, packing, temperature=temperature))
+
+    def hidden_given(self, h: Tensor, packing: Packing, label: Tensor) -> list[list[Tensor]]:
+        """The same, with the posteriors [N, Y] of the labels; within no_grad."""
+        found = []
+        for settings, factor in zip(self.factor_settings, self.factors, strict=True):
+            assert isinstance(factor, Factor)
+            if settings.labels == 1:
+                tables = factor.hidden_posteriors(window(h, packing, window_steps(settings)))
+                found.append([t * label.view(*label.shape, *[1] * (t.dim() - 2)) for t in tables])
+        return found
 
     def _drop(self, x: Tensor, settings: FactorSettings) -> Tensor:
         if not (self.training and settings.dropout):
@@ -155,7 +163,7 @@ class ConditionalRandomField(FactorModel):
 
     def _marginals(self, rows: Tensor, packing: Packing, temperature: float) -> Tensor:
         """[N, Y] from h [N, E], beside which `rows` may have evidence [N, Y]."""
-        width = self.encoder.width
+        width = self.width
 
         def potentials(part: Tensor, its: Packing, span: slice) -> chain.Potentials:
             found = self.potentials(part[:, :width], its, span).scaled(1.0 / temperature)

@@ -97,6 +97,8 @@ class HiddenUnits(Factor):
     log-potential of k = b_k + sum_u softplus(c_u + w_u^T x + v_{u,k}).
     """
 
+    shared = frozenset({"weight", "hidden_bias"})
+
     def __init__(self, inputs: int, outputs: int, *, units: int, scale: float = 0.02) -> None:
         super().__init__()
         self.scale = scale
@@ -161,6 +163,8 @@ def _pieces(drive: Tensor, weight: Tensor, size: int = 2**17) -> Iterator[slice]
 
 class Perceptron(Factor):
     """One hidden layer of tanh units, shared by all outputs: the factor of the CNF and NHO-LC-CRF."""
+
+    shared = frozenset({"hidden.weight", "hidden.bias"})
 
     def __init__(self, inputs: int, outputs: int, *, units: int) -> None:
         super().__init__()

@@ -1,3 +1,4 @@
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -296,3 +297,29 @@ def test_a_centred_factor_gives_unseen_and_seen_n_grams_the_same_start(kind: str
         expected = 0.0 if centred else np.log(2) * ahead.get(kind, 0.0)
         np.testing.assert_allclose(edge[:, BIGRAMS[:, 0], BIGRAMS[:, 1]].detach(), expected, atol=1e-12)
         assert float(edge.detach().sum()) == pytest.approx(expected * len(x) * len(BIGRAMS))
+
+
+@pytest.mark.parametrize(("labels", "trigram"), [(1, "none"), (2, "none"), (2, "sparse"), (3, "dense")])
+def test_the_loss_sums_unlabelled_segments_out(labels: int, trigram: str) -> None:
+    """-log of the sum of the probabilities of all sequences that agree with the labels that are there, over their number."""
+    crf = model("spn", labels=labels, segments=3, trigram=trigram)
+    x, y, packing = batch((5, 4, 1))
+    hidden = y.clone()
+    hidden[[0, 3, 4, 7]] = -1
+    expected = 0.0
+    for rows in packing.split(torch.arange(packing.rows)):
+        one = Packing((len(rows),))
+        probability = 0.0
+        for labelling in itertools.product(range(Y), repeat=len(rows)):
+            given = torch.tensor(labelling)
+            if ((hidden[rows] < 0) | (hidden[rows] == given)).all():
+                probability += float(crf.log_probability(x[rows], given, one).exp())
+        expected -= np.log(probability)
+    assert float(crf.loss(x, hidden, packing).detach()) == pytest.approx(expected / int((hidden >= 0).sum()), rel=1e-10)
+    parameters = [p for p in crf.parameters() if p.numel()]
+
+    def loss(*_: torch.Tensor) -> torch.Tensor:
+        return crf.loss(x, hidden, packing)
+
+    few = [p for p in parameters if p.numel() <= 16]
+    assert torch.autograd.gradcheck(loss, few, atol=1e-6)

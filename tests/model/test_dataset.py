@@ -11,9 +11,10 @@ import pytest
 import soundfile
 
 from phonechain.features.augmentation import AugmentationSettings
-from phonechain.features.errors import CorpusError
+from phonechain.features.errors import CorpusError, SettingsError
 from phonechain.features.mfcc import FeatureSettings
 from phonechain.features.segments import Segment, Utterance
+from phonechain.model.labeler import PhoneLabeler
 from phonechain.model.learning.dataset import SMALLEST_BATCH, Dataset, dataset
 from phonechain.model.learning.extraction import Featurised, featurise
 from phonechain.model.learning.normaliser import Normaliser
@@ -111,6 +112,37 @@ def test_unlabelled_segments_end_a_run_and_dropped_ones_do_not() -> None:
     assert runs == [([0, 2], [0, 1]), ([4], [2])]
 
 
+def test_unlabelled_segments_can_stay_in_a_run_without_a_label() -> None:
+    index = {"a": 0, "b": 1}
+    runs = labelled_runs([None, "a", "q", None, "b", "?"], index, {"q"}, gaps=True)
+    assert runs == [([0, 1, 3, 4, 5], [-1, 0, -1, 1, -1])]
+
+
+def test_a_dataset_with_gaps_keeps_them_where_something_is_labelled() -> None:
+    items = [blanked(item, 0.5, n) for n, item in enumerate(corpus(30, 1))]
+    items.append(blanked(items[0], 1.0, 0))
+    normaliser = Normaliser.fit_inputs([i.inputs for i in items], FeatureSettings(), normalise="model")
+    found = dataset(items, list("abcde"), normaliser, gaps=True)
+    labelled = [i for i in items if any(s.label is not None for s in i.segments)]
+    assert len(found) == len(labelled) < len(items)
+    assert found.lengths.tolist() == [len(i.segments) for i in labelled]
+    assert int((found.y >= 0).sum()) == sum(s.label is not None for i in items for s in i.segments)
+    assert (dataset(items, list("abcde"), normaliser).y >= 0).all()
+
+
+def blanked(item: Featurised, share: float, seed: int) -> Featurised:
+    """The same with so many of its labels removed."""
+    gone = np.random.default_rng(seed).random(len(item.segments)) < share
+    segments = [replace(s, label=None) if g else s for s, g in zip(item.segments, gone, strict=True)]
+    return replace(item, segments=segments)
+
+
+def test_gaps_are_summed_out_by_chains_over_the_whole_sequence_alone() -> None:
+    training = replace(preset("spn-memm").training, gaps="sum")
+    with pytest.raises(SettingsError, match="this one is memm"):
+        PhoneLabeler("spn-memm", training=training).fit_featurised(corpus(10, 1), corpus(5, 2))
+
+
 def test_one_recording_is_parted_and_a_tiny_one_refused() -> None:
     whole = Utterance("u", Path("u.wav"), [Segment(n, n + 1, "a") for n in range(50)])
     first, second = part(whole, 0.1)
@@ -123,6 +155,23 @@ def test_one_recording_is_parted_and_a_tiny_one_refused() -> None:
 
 
 # --------------------------------------------------------------------------------------------------------- augmentation
+
+
+def test_of_few_long_recordings_the_ends_are_held_out() -> None:
+    """The same share, however the material is cut into files."""
+
+    def recordings(count: int, segments: int) -> list[Utterance]:
+        entries = [Segment(0.1 * n, 0.1 * (n + 1), "a") for n in range(segments)]
+        return [Utterance(f"u{n}", Path(f"u{n}.wav"), entries) for n in range(count)]
+
+    for count in (1, 6, 16, 120):
+        files = recordings(count, 2400 // count)
+        whole = [[side] for side in part(files[0], 0.1)] if count == 1 else hold_out(files, 0.1, 1, ends=True)
+        train, dev = (sum(len(u.segments) for u in side) for side in whole)
+        assert dev == (300 if count == 16 else 240)
+        assert train + dev == 2400
+    few = recordings(6, 50)  # too short to be parted: a whole one is held out
+    assert [len(u.segments) for u in hold_out(few, 0.1, 1, ends=True)[1]] == [50]
 
 
 def test_augmentation_repeats_with_the_state_and_leaves_data_to_test_on_alone() -> None:

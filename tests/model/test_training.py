@@ -73,6 +73,27 @@ def test_it_learns(model: ModelSettings, optimizer: str) -> None:
     assert history.stopped == "epochs"
 
 
+def every_other(whole: Dataset, *, split: bool) -> Dataset:
+    """The same with every other label unknown: as gaps in the sequences, or with the rest as sequences of their own."""
+    known = np.concatenate([np.arange(n) % 2 == 0 for n in whole.lengths])
+    if split:
+        count = int(known.sum())
+        return Dataset(whole.x[known], whole.y[known], np.arange(count + 1), np.arange(count))
+    return dataclasses.replace(whole, y=np.where(known, whole.y, -1))
+
+
+def test_neighbours_are_learnt_across_gaps() -> None:
+    """No two neighbours are both known, and yet how labels follow each other is learnt."""
+    whole, dev = data(300, 1, noise=3.0), data(150, 2, noise=3.0)
+    settings = dataclasses.replace(QUICK, epochs=8)
+    errors = {}
+    for gaps, training in {"split": every_other(whole, split=True), "sum": every_other(whole, split=False)}.items():
+        built = network(dataclasses.replace(CRF, trigram="none"))
+        train(built, training, dev, settings)
+        errors[gaps] = dev_error(built, dev)[0]
+    assert errors["sum"] < errors["split"] - 0.05, errors
+
+
 def test_it_repeats_with_the_same_seed_and_not_with_another() -> None:
     found = []
     for seed in (1, 1, 2):

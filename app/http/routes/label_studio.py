@@ -155,10 +155,17 @@ async def webhook(request: Request, asked: Webhook, services: ServicesDep, db: D
             caps = Caps(services.settings.max_archive_files, services.settings.max_archive_bytes)
             options = {"tier": interface.control}
             corpus = intake.from_archive(keeping.workspace, digest, asked.project.title or name, options, caps)
-            job = TrainJob(
-                kind="train", corpus=corpus.id, name=name, base="default", fold=True,
-                description=f"Trained on finished tasks of the Label Studio project {asked.project.id}",
-            )  # fmt: skip
+            about = f"Trained on finished tasks of the Label Studio project {asked.project.id}"
+            job = TrainJob.model_validate(
+                {
+                    "kind": "train",
+                    "corpus": corpus.id,
+                    "name": name,
+                    "base": "default",
+                    "fold": True,
+                    "description": about,
+                }
+            )
             who = Submitter(caller_id(request), owner_of(request))
             answer = submission.create(db, services.models, services.settings, job, None, corpus, keeping.hold, who)
             return str(answer.body["id"])

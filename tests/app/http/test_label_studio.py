@@ -10,6 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
+from pydantic import SecretStr
 
 from phonechain.app.main import create_app
 from phonechain.app.settings import Settings
@@ -78,7 +79,7 @@ def studio() -> Iterator[FakeLabelStudio]:
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory, studio: FakeLabelStudio) -> Iterator[Client]:
     settings = Settings(
-        data=tmp_path_factory.mktemp("data"), workers=1, label_studio=studio.url, label_studio_token=TOKEN
+        data=tmp_path_factory.mktemp("data"), workers=1, label_studio=studio.url, label_studio_token=SecretStr(TOKEN)
     )
     with serving(create_app(settings)) as client:
         yield client
@@ -216,7 +217,7 @@ def test_a_project_without_finished_tasks_is_refused(service: Client) -> None:
 
 def test_label_studio_shows_its_key_as_a_password(tmp_path: Any) -> None:
     key = "an admin key of the tests"
-    with serving(create_app(Settings(data=tmp_path, workers=1, admin_key=key))) as client:
+    with serving(create_app(Settings(data=tmp_path, workers=1, admin_key=SecretStr(key)))) as client:
         path = "/label-studio/setup"
         body = {"project": "1", "schema": CONFIG}
         assert client.post(path, json=body).status_code == 401
@@ -227,7 +228,7 @@ def test_label_studio_shows_its_key_as_a_password(tmp_path: Any) -> None:
 
 
 def test_predictions_satisfy_label_studios_own_check(service: Client) -> None:
-    """label-studio-sdk knows which predictions an interface accepts; `pip install -e .[page]` brings it."""
+    """label-studio-sdk (2.0.19) knows which predictions an interface accepts; no extra brings its fifty dependencies."""
     interface = pytest.importorskip("label_studio_sdk.label_interface").LabelInterface
     config = CONFIG.replace('<Label value="XX"/>', "".join(f'<Label value="{s.label}"/>' for s in SEGMENTS))
     body = {"tasks": [task(annotations=[{"result": regions(labelled=False)}])], "label_config": config}

@@ -368,15 +368,16 @@ def test_base_gives_its_settings_and_its_weights(service: Client, corpus: dict[s
     assert made["metrics"]["dev_error"] <= first["metrics"]["dev_error"]
 
 
-def test_a_base_of_other_labels_gives_its_settings_alone(service: Client, tmp_path: Path) -> None:
+def test_a_base_learns_a_label_that_it_does_not_know(service: Client, tmp_path: Path) -> None:
     speech.folder(tmp_path, 5)
     for lab in tmp_path.rglob("*.lab"):
         lab.write_text(lab.read_text().replace(" N\n", " ny\n"))
     made = service.post("/corpora", content=speech.zipped(tmp_path), headers=ZIP).json()
     job = started(service, kind="train", corpus=made["id"], name="ny", base="default", training={"epochs": 1})
     result = ended(service, job)["result"]
-    assert result["start"].startswith("starts anew, not from tiny@")
-    assert "label ny is not among" in result["start"]
+    assert result["start"].startswith("starts from tiny@")
+    assert "with new labels: the label ny is not among" in result["start"]
+    assert result["metrics"]["dev_error"] <= result["metrics"]["start_error"]
     said = [
         json.loads(line[6:])["progress"]["message"]
         for line in service.get(f"/jobs/{job['id']}/events").text.splitlines()

@@ -151,7 +151,7 @@ def test_a_training_scores_what_it_held_out_and_takes_a_map(service: Client, sen
     assert not {"ɪy", "ih", "IH\u200b", "V"} & set(labels)
     assert {"IY", "IH"} <= set(labels)
     # Deleting the job takes its figures along, and nothing else.
-    assert service.delete(f"/jobs/{job['id']}").status_code == 204
+    assert service.request("DELETE", f"/jobs/{job['id']}").status_code == 204
     assert service.get(f"/jobs/{job['id']}/evaluation").status_code == 404
 
 

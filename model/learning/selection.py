@@ -1,0 +1,301 @@
+"""`--preset auto`: which system to train on a corpus, by the errors of short trainings on what they do not see.
+
+Candidates differ in what stands before the factors (the encoder of a model that is there already, one learnt anew, none), in
+the order of the chain, in size, and, for the systems of the paper, in the penalty. They are trained on a sample of the
+corpus. Where the part that is held out is too small to tell two of them apart, those that may still be the best are
+cross-validated. A tenth of the corpus that training holds out in any case is not looked at, so that its error stays honest.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from phonechain.features.errors import PhonechainError, TrainingError
+from phonechain.features.files import write_whole
+from phonechain.features.mfcc import FeatureSettings
+from phonechain.model.learning.extraction import Featurised
+from phonechain.model.learning.fitting import Run
+from phonechain.model.learning.splits import PIECE, cut_run
+from phonechain.model.learning.training import Progress
+from phonechain.model.phone_model import PhoneModel
+from phonechain.model.settings import Preset, TrainingSettings, from_dict, preset, to_dict
+
+CHOICE = "choice.json"
+"""Name of the file in a run's folder that keeps what was chosen."""
+
+SAMPLE = 4000
+"""Segments that candidates are trained and scored on, at most: some six minutes of speech."""
+
+FOLDS = 3
+"""Parts of the sample, of which one at a time is held out."""
+
+ENOUGH = 1500
+"""Held-out segments from which on one fold is enough to go by."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A system that may be chosen, with its training; `warm`: from the encoder, or all weights, of a base."""
+
+    system: Preset
+    warm: bool = False
+    note: str = ""
+
+    @property
+    def name(self) -> str:
+        """What a person reads of it."""
+        return f"{self.system.name}{', from the base' if self.warm else ''}{f', {self.note}' if self.note else ''}"
+
+
+@dataclass
+class Scored:
+    """What is known of a candidate: wrong and scored segments of each fold, seconds, weights; or why it cannot be."""
+
+    candidate: Candidate
+    wrong: list[int] = field(default_factory=list)
+    segments: list[int] = field(default_factory=list)
+    seconds: float = 0.0
+    weights: int = 0
+    failure: str = ""
+
+    @property
+    def error(self) -> float:
+        """Share of held-out segments answered wrong; infinite where there are none."""
+        return math.inf if self.failure or not self.segments else sum(self.wrong) / sum(self.segments)
+
+    @property
+    def spread(self) -> float:
+        """Standard error of `error`, with segments taken as independent."""
+        return math.sqrt(max(self.error * (1.0 - self.error), 1e-4) / sum(self.segments))
+
+    def row(self) -> dict[str, Any]:
+        """A row of the table of candidates, JSON-serialisable; None for the error of one that could not be trained."""
+        known = not self.failure and bool(self.segments)
+        return {
+            "preset": self.candidate.system.name, "warm": self.candidate.warm, "note": self.failure or self.candidate.note,
+            "dev_error": self.error if known else None, "segments": sum(self.segments), "folds": len(self.segments),
+            "weights": self.weights, "seconds": round(self.seconds, 2),
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The system that was chosen, whether it goes on from the base, and the table of all candidates, the best first."""
+
+    candidate: Candidate
+    table: list[dict[str, Any]]
+
+
+def candidates(base: PhoneModel | None, *, framed: bool, segments: int) -> list[Candidate]:
+    """The systems that compete for a corpus of so many labelled segments.
+
+    Args:
+        base: a model whose encoder, or all of whose weights, may be the start.
+        framed: whether there is sound to hear; features alone have no frames.
+    """
+    found = []
+    if base is not None and base.settings.encoder.kind != "none" and (framed or base.settings.encoder.kind != "frames"):
+        given = preset("blstm-ho-lc-crf" if base.settings.encoder.kind == "frames" else "blstm-seg-lc-crf")
+        epochs = 20 if segments < 10_000 else 14
+        training = replace(given.training, epochs=epochs)
+        found.append(Candidate(replace(given, model=base.settings, training=training), True))
+    anew = preset("blstm-seg-lc-crf")
+    still = replace(anew.training.augmentation, warp=0.0)  # warps would be computed for every candidate
+    found.append(Candidate(replace(anew, training=replace(anew.training, augmentation=still))))
+    found += [Candidate(preset(name)) for name in ("spn-ho-lc-crf", "spn-lc-crf", "lc-crf")]
+    return found
+
+
+def variations(best: Candidate) -> list[Candidate]:
+    """The best candidate with other penalties and sizes, where these matter: systems without an encoder."""
+    system = best.system
+    if system.model.encoder.kind != "none":
+        return []
+    found = [
+        Candidate(
+            replace(system, training=replace(system.training, l2=by * system.training.l2)), best.warm, f"l2 x {by:g}"
+        )
+        for by in (1 / 3, 3.0)
+        if system.training.l2
+    ]
+    if any(f.kind == "spn" and f.layers > 1 for f in system.model.factors):
+        factors = tuple(replace(f, layers=1, states=2) if f.kind == "spn" else f for f in system.model.factors)
+        small = replace(system, model=replace(system.model, factors=factors))
+        found.append(Candidate(small, best.warm, "one layer"))
+    return found
+
+
+class Search:
+    """The choice of a system for one corpus.
+
+    Args:
+        training: of which seed, gaps and the most epochs count for every candidate.
+        features: how sound becomes features, apart from what an encoder adds.
+        base: a model to go on from, with the name and version that are told of it.
+    """
+
+    def __init__(
+        self, training: TrainingSettings, features: FeatureSettings, *, drop: Collection[str] = (),
+        base: PhoneModel | None = None, progress: Callable[[Progress], None] | None = None,
+        stop: Callable[[], bool] | None = None,
+    ) -> None:  # fmt: skip
+        self.training, self.features, self.drop, self.base = training, features, tuple(drop), base
+        self.progress, self.stop = progress, stop
+        self.done = 0
+
+    def choose_once(self, items: Sequence[Featurised], run_dir: Path | None) -> Choice:
+        """As `choose`, but for the choice that lies in the folder of a run that was broken off and was asked for the same."""
+        asked = {"training": to_dict(self.training), "drop": list(self.drop), "warm": self.base is not None}
+        path = None if run_dir is None else run_dir / CHOICE
+        if path is not None and path.exists():
+            stored = json.loads(path.read_text(encoding="utf-8"))
+            if stored["asked"] == asked:
+                system = from_dict(Preset, stored["system"])
+                return Choice(Candidate(system, stored["warm"], stored["note"]), stored["table"])
+        choice = self.choose(items)
+        if path is not None:
+            chosen = choice.candidate
+            facts = {
+                "asked": asked, "system": to_dict(chosen.system), "warm": chosen.warm, "note": chosen.note,
+                "table": choice.table,
+            }  # fmt: skip
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(path, lambda spare: spare.write_text(json.dumps(facts), encoding="utf-8"))
+        return choice
+
+    def choose(self, items: Sequence[Featurised]) -> Choice:
+        """Train and score the candidates on a sample of the items.
+
+        Raises:
+            PhonechainError: no candidate can be trained; the reason of the first one.
+        """
+        good = [item for item in items if item.error is None]
+        total = sum(map(count_labelled, good))
+        longest = max(10, min(PIECE, total // (3 * FOLDS)))
+        blocks = [block for item in good for block in split_item(item, longest)]
+        folds = deal(sample(blocks, SAMPLE, self.training.seed), FOLDS, self.training.seed)
+        framed = any(len(item.inputs.frames) for item in items)
+        entries = [Scored(self.adapt(c)) for c in candidates(self.base, framed=framed, segments=total)]
+        for entry in entries:
+            self._score(entry, folds, 0, len(entries))
+        for candidate in variations(min(entries, key=lambda s: s.error).candidate):
+            entries.append(Scored(self.adapt(candidate)))
+            self._score(entries[-1], folds, 0, len(entries))
+        best = min(entries, key=lambda s: s.error)
+        if best.failure or not best.segments:
+            raise TrainingError(entries[0].failure or "no candidate could be scored: too few labelled segments")
+        rivals = [s for s in entries if s.error - best.error < 2 * s.spread]
+        if len(rivals) > 1 and sum(best.segments) < ENOUGH:
+            first = sorted(rivals, key=lambda s: (s.error, s.weights))[:3]
+            for fold in range(1, FOLDS):
+                for entry in first:
+                    self._score(entry, folds, fold, len(entries))
+        ranked = sorted(entries, key=lambda s: (s.error, s.weights))
+        rivals = [s for s in ranked if len(s.segments) == max(len(r.segments) for r in ranked)]
+        chosen = rivals[0]
+        return Choice(chosen.candidate, [s.row() for s in [chosen, *(s for s in ranked if s is not chosen)]])
+
+    def adapt(self, candidate: Candidate) -> Candidate:
+        """The candidate with what the caller asked for in every case."""
+        training = candidate.system.training
+        training = replace(
+            training, seed=self.training.seed, held_out=self.training.held_out, gaps=self.training.gaps,
+            epochs=min(training.epochs, self.training.epochs),
+        )  # fmt: skip
+        return replace(candidate, system=replace(candidate.system, training=training))
+
+    def _score(self, entry: Scored, folds: Sequence[Sequence[Featurised]], held: int, total: int) -> None:
+        if entry.failure or not folds[held]:
+            return
+        name, began = entry.candidate.name, time.perf_counter()
+        system = entry.candidate.system
+        training = replace(
+            system.training, epochs=min(system.training.epochs, 8 if system.model.encoder.kind != "none" else 12)
+        )
+        run = Run(
+            system.model, training, system.model.encoder.features(self.features), self.drop,
+            base=self.base if entry.candidate.warm else None, base_name="the base",
+        )  # fmt: skip
+        self._tell("choose", self.done, max(total, self.done + 1), name)
+        others = [item for n, fold in enumerate(folds) if n != held for item in fold]
+        try:
+            run.fit(others, folds[held], stop=self._stop)
+        except PhonechainError as error:
+            entry.failure = str(error)
+        else:
+            count = int(run.metrics["dev_segments"])
+            entry.wrong.append(round(run.metrics["dev_error"] * count))
+            entry.segments.append(count)
+            entry.weights = 0 if run.model is None else run.model.parameters
+        entry.seconds += time.perf_counter() - began
+        self.done += 1
+        found = entry.failure or f"{100 * entry.error:.1f} % errors on {sum(entry.segments)} held-out segments"
+        self._tell("candidate", self.done, max(total, self.done), f"{name}: {found} ({entry.seconds:.1f} s)")
+
+    def _stop(self) -> bool:
+        return self.stop is not None and self.stop()
+
+    def _tell(self, stage: str, done: int, total: int, message: str) -> None:
+        if self.progress is not None:
+            self.progress(Progress(stage, done, total, "candidates", message))
+
+
+def count_labelled(item: Featurised) -> int:
+    """Segments of an item that have a label."""
+    return sum(s.label is not None for s in item.segments)
+
+
+def split_item(item: Featurised, longest: int = PIECE) -> list[Featurised]:
+    """An item in pieces of at most so many segments, as training cuts it; those in which something is labelled."""
+    pieces = cut_run(range(len(item.segments)), item.segments, longest)
+    parts = [item] if len(pieces) == 1 else [part_of(item, piece.start, piece.stop) for piece in pieces]
+    return [part for part in parts if count_labelled(part)]
+
+
+def part_of(item: Featurised, begin: int, end: int) -> Featurised:
+    """The segments from `begin` to before `end`, with the frames around them."""
+    segments = item.segments[begin:end]
+    warped = item.warped[:, begin:end] if item.warped.size else item.warped
+    clipped = replace(item.inputs, frames=item.clipped).part(begin, end).frames if len(item.clipped) else item.clipped
+    utterance = replace(item.utterance, segments=segments, lines=())
+    inputs = item.inputs.part(begin, end)
+    return replace(item, utterance=utterance, segments=segments, inputs=inputs, warped=warped, clipped=clipped)
+
+
+def sample(blocks: Sequence[Featurised], most: int, seed: int) -> list[Featurised]:
+    """Blocks in random order, up to so many labelled segments, all of one more at most."""
+    order = np.random.default_rng([seed, 1]).permutation(len(blocks))
+    chosen: list[Featurised] = []
+    held = 0
+    for n in order:
+        if held >= most:
+            break
+        chosen.append(blocks[n])
+        held += count_labelled(blocks[n])
+    return chosen
+
+
+def deal(blocks: Sequence[Featurised], folds: int, seed: int) -> list[list[Featurised]]:
+    """The blocks in folds of about as many segments; where there are at least five speakers, each in one fold alone."""
+    speakers = sorted({b.utterance.speaker for b in blocks if b.utterance.speaker is not None})
+    whole = len(speakers) >= 5
+    groups: dict[Any, list[Featurised]] = {}
+    for n, block in enumerate(blocks):
+        groups.setdefault((block.utterance.speaker or "") if whole else n, []).append(block)
+    dealt: list[list[Featurised]] = [[] for _ in range(folds)]
+    sizes = [0] * folds
+    order = np.random.default_rng([seed, 2]).permutation(len(groups))
+    drawn = list(groups.values())
+    for group in sorted((drawn[n] for n in order), key=lambda g: -sum(map(count_labelled, g))):
+        least = sizes.index(min(sizes))
+        dealt[least] += group
+        sizes[least] += sum(map(count_labelled, group))
+    return dealt
