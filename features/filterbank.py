@@ -14,6 +14,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from phonechain.features.mfcc import BLOCK, FeatureSettings, check_samples, frame_count, mel_filters, power_spectra
 
+_ROWS = 1 << 15
+"""Frames whose powers are held at once in float64."""
+
 
 def log_mels(samples: ArrayLike, settings: FeatureSettings) -> NDArray[np.float32]:
     """Logarithm of the power in `settings.bands` mel bands, `[n]` -> `[1 + n // hop, bands]`.
@@ -61,5 +64,7 @@ def level(bands: NDArray[np.floating], settings: FeatureSettings) -> float:
     """
     if not len(bands):
         return 0.0
-    power = np.exp(bands, dtype=np.float64) @ (1.0 / preemphasis_gain(settings))
+    gain = 1.0 / preemphasis_gain(settings)
+    blocks = (bands[at : at + _ROWS] for at in range(0, len(bands), _ROWS))  # an hour in float64 would be 115 MB
+    power = np.concatenate([np.exp(block, dtype=np.float64) @ gain for block in blocks])
     return float(np.log(power.mean() + settings.mel_floor))

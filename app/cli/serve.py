@@ -21,9 +21,7 @@ log = logging.getLogger("phonechain.app.serve")
 
 def serve(
     host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
-    port: Annotated[
-        int | None, typer.Option(help="Port to listen on; 0 for any free one.", min=0, max=65535, show_default=False)
-    ] = None,
+    port: Annotated[int | None, typer.Option(help="Port to listen on; 0 for any free one.", show_default=False)] = None,
     model: Annotated[Path | None, typer.Option("--model", "-m", help="Model file to serve as default.")] = None,
     models: Annotated[Path | None, typer.Option(help="Folder of further model files.")] = None,
     demo: Annotated[

@@ -96,8 +96,12 @@ class FrameEncoder(nn.Module):
             place[torch.from_numpy(chosen.copy())] = torch.arange(len(chosen), device=states.device)
             column = place[packing.sequence]
             rows = (column >= 0).nonzero()[:, 0]
-            value = pool_states(states, counts, batch.times[rows], column[rows], 2 * batch.period)
-            pooled = pooled.index_put((rows,), value)
+            if self.training:
+                value = pool_states(states, counts, batch.times[rows], column[rows], 2 * batch.period)
+                pooled = pooled.index_put((rows,), value)
+                continue
+            for some in rows.split(CHUNK):
+                pooled[some] = pool_states(states, counts, batch.times[some], column[some], 2 * batch.period)
         pooled = drop(pooled, self.settings.frame_dropout, self.training, noise)
         duration = (batch.times[:, 1] - batch.times[:, 0]).clamp_min(MIN_DURATION).log() - TYPICAL
         return torch.cat([pooled, duration.to(pooled.dtype)[:, None]], 1)
@@ -106,20 +110,23 @@ class FrameEncoder(nn.Module):
         """([F', b, 2 U], [b]): the network's states at half the rate, and how many each sequence has."""
         lengths = torch.tensor([len(f) for f in frames], device=frames[0].device)
         longest = int(lengths.max())
-        padded = frames[0].new_zeros(len(frames), longest, frames[0].shape[1])
-        for n, own in enumerate(frames):
-            padded[n, : len(own)] = own
+        if len(frames) == 1:
+            padded = frames[0][None]
+        else:
+            padded = frames[0].new_zeros(len(frames), longest, frames[0].shape[1])
+            for n, own in enumerate(frames):
+                padded[n, : len(own)] = own
         if self.training or longest <= CHUNK:
-            x = self._convolve(padded, lengths, 0, noise)
+            x = self._convolve(padded, lengths, 0, noise).transpose(0, 1).contiguous()
         else:  # in pieces that overlap by what the convolutions see
-            pieces, halo = [], 2 * WIDTH // 2 * 2
+            halo = 2 * WIDTH // 2 * 2
+            x = padded.new_empty((longest + 1) // 2, len(padded), self.settings.channels)
             for at in range(0, longest, CHUNK):
                 before = min(halo, at)
                 piece = padded[:, at - before : at + CHUNK + halo]
-                here = self._convolve(piece, lengths, at - before, noise)
-                pieces.append(here[:, before // 2 : before // 2 + min(CHUNK // 2, (longest - at + 1) // 2)])
-            x = torch.cat(pieces, 1)
-        x = x.transpose(0, 1).contiguous()
+                here = self._convolve(piece, lengths, at - before, noise).transpose(0, 1)
+                place = x[at // 2 : (at + CHUNK) // 2]
+                place.copy_(here[before // 2 : before // 2 + len(place)])
         counts = (lengths + 1) // 2
         for n, layer in enumerate(self.layers):
             x = drop(x, self.settings.frame_dropout, self.training and n > 0, noise)

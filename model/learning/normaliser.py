@@ -8,7 +8,7 @@ are mixed with the training set's as a prior (a maximum a posteriori estimate): 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -27,6 +27,9 @@ SPEAKER_PRIOR = 30.0
 
 FRAME_PRIOR = 300.0
 """The same for frames."""
+
+ROWS = 1 << 15
+"""Rows that are held at once in float64."""
 
 Mode = Literal["model", "recording", "speaker"]
 """Over what is normalised besides the training set: nothing, each recording by itself, or all of a speaker's recordings."""
@@ -52,15 +55,24 @@ class Statistics:
         """Of rows [N, D]."""
         if not len(rows):
             return cls(0.0, np.zeros(rows.shape[1]), np.ones(rows.shape[1]))
-        return cls(float(len(rows)), rows.mean(0, dtype=np.float64), rows.var(0, dtype=np.float64))
+        mean = rows.mean(0, dtype=np.float64)
+        squares = sum(((block - mean) ** 2).sum(0) for block in _blocks(rows))
+        return cls(float(len(rows)), mean, squares / len(rows))
 
     def standardise(self, rows: NDArray[np.float32], prior: float) -> NDArray[np.float32]:
         """Rows [N, D], normalised over the training set, normalised over these statistics as well."""
         weight = self.count / (self.count + prior)
         mean = weight * self.mean
         variance = weight * (self.variance + (self.mean - mean) ** 2) + (1 - weight)
-        out: NDArray[np.float32] = ((rows - mean) / np.sqrt(variance)).astype(np.float32)
+        out = np.empty(rows.shape, dtype=np.float32)
+        for block, place in zip(_blocks(rows), _blocks(out), strict=True):
+            place[:] = (block - mean) / np.sqrt(variance)
         return out
+
+
+def _blocks(rows: NDArray[np.float32]) -> Iterator[NDArray[np.float32]]:
+    """Some rows at a time: in float64 the frames of two hours would be 230 MB."""
+    return (rows[at : at + ROWS] for at in range(0, len(rows), ROWS))
 
 
 @dataclass(frozen=True)
@@ -145,7 +157,9 @@ class Normaliser:
         """[F, B] normalised over the training set, with the recording's own level taken off or the training set's."""
         frames = np.asarray(frames, dtype=np.float32)
         taken = np.float32(level(frames, features) if own else self.level)
-        scaled: NDArray[np.float32] = ((frames - taken) - self.frame_mean.numpy()) / self.frame_std.numpy()
+        scaled: NDArray[np.float32] = frames - taken
+        scaled -= self.frame_mean.numpy()
+        scaled /= self.frame_std.numpy()
         return scaled
 
     def apply_inputs(

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from phonechain.features.errors import SettingsError
 from phonechain.features.inputs import Inputs
 from phonechain.features.mfcc import FeatureSettings
+from phonechain.model.learning import normaliser
 from phonechain.model.learning.normaliser import FRAME_PRIOR, MODES, SPEAKER_PRIOR, Normaliser, Statistics
 
 FEATURES = FeatureSettings(bands=40)
@@ -94,6 +95,17 @@ def test_a_model_answers_in_the_modes_that_it_was_trained_for() -> None:
     with pytest.raises(SettingsError, match="expected normalise to be model with this model, got 'speaker'"):
         fitted("model").check_mode("speaker", known_speakers=True)
     assert set(MODES) == {"model", "speaker", "any"}
+
+
+def test_statistics_in_blocks_are_those_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = np.random.default_rng(1).normal(-6, 2, (101, 5)).astype(np.float32)
+    whole = Statistics.of(rows)
+    scaled = whole.standardise(rows, 10.0)
+    monkeypatch.setattr(normaliser, "ROWS", 7)
+    parts = Statistics.of(rows)
+    np.testing.assert_allclose(parts.variance, rows.var(0, dtype=np.float64), rtol=1e-12)
+    np.testing.assert_allclose(parts.variance, whole.variance, rtol=1e-12)
+    np.testing.assert_allclose(parts.standardise(rows, 10.0), scaled, atol=1e-6)
 
 
 def test_a_constant_feature_and_a_model_without_frames() -> None:
