@@ -73,8 +73,11 @@ def try_dask(port: int, marker: Path) -> bool:
         "    except Exception:\n"
         "        pass\n"
     )
-    done = subprocess.run([sys.executable, "-c", code, str(port), str(marker)], capture_output=True, timeout=120)
-    return done.returncode == 1
+    try:
+        command = [sys.executable, "-c", code, str(port), str(marker)]
+        return subprocess.run(command, capture_output=True, timeout=60).returncode == 1
+    except subprocess.TimeoutExpired:  # it still waits for an answer
+        return False
 
 
 def ended(client: httpx.Client, id: str, seconds: float = 240.0) -> str:
