@@ -6,7 +6,7 @@ transcript's posterior; the second looks on the fine grid where the first has le
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,30 +19,29 @@ from phonechain.features.audio.reader import Audio, resample
 from phonechain.features.errors import (
     ModelFileError,
     Notice,
+    PhonechainError,
     PhoneSetError,
     SegmentError,
     SettingsError,
     TranscriptError,
 )
 from phonechain.features.mfcc import FeatureSettings, frames
-from phonechain.features.segments import Segment
-from phonechain.features.words.dictionary import Pronunciation
+from phonechain.features.segments import Segment, Utterance
 from phonechain.model.files import modelfile
 from phonechain.model.files.header import ALIGNMENT_KIND
+from phonechain.model.segmental import fitting, passes, search, sums
 from phonechain.model.segmental import graph as graphs
-from phonechain.model.segmental import passes, search, sums
 from phonechain.model.segmental.answers import AlignedPhone, AlignedWord, Alignment, Recognition
 from phonechain.model.segmental.boundaries import Boundaries, summarise
 from phonechain.model.segmental.graph import GraphPosteriors, PhoneGraph
+from phonechain.model.segmental.learning import Epoch
 from phonechain.model.segmental.network import SemiCRF
 from phonechain.model.segmental.settings import SegmentalSettings, SegmentalTraining
 from phonechain.model.segmental.sums import NEVER
+from phonechain.model.segmental.transcripts import SILENCES, Word
 
 KIND = ALIGNMENT_KIND
 """What a model file's header calls these models."""
-
-SILENCES = ("sil", "pau", "sp", "h#", "pause", "<p:>", "_", "#", "silence", "<sil>", "")
-"""How corpora write silence, in lower case."""
 
 MAX_SECONDS = 60.0
 """Longest recording that is aligned or recognised as one."""
@@ -52,15 +51,6 @@ MAX_RATE = 30.0
 
 IMPROBABLE = -4.0
 """Nats a phone under which a transcript is told to be improbable."""
-
-
-@dataclass(frozen=True)
-class Word:
-    """A word of a transcript with its possible pronunciations; `written` as the transcript has it."""
-
-    word: str
-    pronunciations: Sequence[Pronunciation]
-    written: str = ""
 
 
 @dataclass(frozen=True)
@@ -94,8 +84,45 @@ class PhoneAligner:
         self.temperature_, self.shift_ = 1.0, 0.0
         self.decoding_: dict[str, float] = {"tolerance": 1, "cost": 0.2}
         self.metrics_: dict[str, object] = {}
+        self.problems_: list[tuple[Utterance, PhonechainError]] = []
         self.provenance_ = modelfile.Provenance.now()
         self.version_ = ""
+
+    # -------------------------------------------------------------------------------------------------- learning
+
+    def fit(
+        self,
+        utterances: Sequence[Utterance],
+        dev: Sequence[Utterance] | None = None,
+        *,
+        base: PhoneAligner | None = None,
+        report: Callable[[Epoch], None] | None = None,
+        stop: Callable[[], bool] | None = None,
+    ) -> PhoneAligner:
+        """Learn from recordings with labelled boundaries; see `fitting.fit`. `problems_` has those that are left out.
+
+        Raises:
+            CorpusError: nothing to train on.
+        """
+        self.problems_ = fitting.fit(self, utterances, dev, base=base, report=report, stop=stop)
+        return self
+
+    def fit_flat(
+        self,
+        recordings: Sequence[fitting.Transcribed],
+        *,
+        rounds: int = 2,
+        base: PhoneAligner | None = None,
+        report: Callable[[Epoch], None] | None = None,
+        stop: Callable[[], bool] | None = None,
+    ) -> PhoneAligner:
+        """Learn from recordings and what is said in them, without a boundary; see `fitting.fit_flat`.
+
+        Raises:
+            CorpusError: nothing to train on.
+        """
+        self.problems_ = fitting.fit_flat(self, recordings, rounds=rounds, base=base, report=report, stop=stop)
+        return self
 
     # ------------------------------------------------------------------------------------------------- alignment
 
