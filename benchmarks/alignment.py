@@ -18,6 +18,7 @@ from unittest import mock
 import numpy as np
 import soundfile
 import torch
+from numpy.typing import NDArray
 
 from phonechain.features import corpora
 from phonechain.features.audio.reader import decode
@@ -30,7 +31,7 @@ from phonechain.model.segmental.fitting import touching
 
 def recording(folder: Path, seconds: float) -> tuple[bytes, float, list[str]]:
     """Utterances of a corpus one after the other: FLAC, its duration, its phones."""
-    sounds, labels, total = [], list[str](), 0.0
+    sounds, labels, total = list[NDArray[np.float32]](), list[str](), 0.0
     for u in corpora.read(folder).utterances:
         audio = decode(u.audio, rate=16000)
         if sounds and total + audio.duration > seconds + 5:

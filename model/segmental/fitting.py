@@ -65,7 +65,7 @@ class _Recording:
     """A recording ready to be trained on: its sound's frames for each warp, and its segments in seconds."""
 
     utterance: Utterance
-    tracks: Sequence[NDArray[np.float32]]
+    tracks: Sequence[NDArray[np.floating]]
     duration: float
 
 

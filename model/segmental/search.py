@@ -81,8 +81,12 @@ def tolerant(posteriors: NDArray[np.floating], tolerance: int) -> NDArray[np.flo
     padded = np.zeros((n + 2 * w, d + 4 * w, k), dtype=posteriors.dtype)
     padded[w : w + n, 2 * w : 2 * w + d] = posteriors
     # the same start at an end e steps later is a duration e steps longer
-    ends = sum(padded[w + e : w + e + n, w + e : w + e + d + 2 * w] for e in range(-w, w + 1))
-    summed: NDArray[np.floating] = sum(ends[:, w + s : w + s + d] for s in range(-w, w + 1))  # type: ignore[index]
+    ends = np.zeros((n, d + 2 * w, k), dtype=posteriors.dtype)
+    for e in range(-w, w + 1):
+        ends += padded[w + e : w + e + n, w + e : w + e + d + 2 * w]
+    summed = np.zeros((n, d, k), dtype=posteriors.dtype)
+    for e in range(-w, w + 1):
+        summed += ends[:, w + e : w + e + d]
     return summed
 
 

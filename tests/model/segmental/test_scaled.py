@@ -15,10 +15,15 @@ def lattice(seed: int, size: float = 2.0, drift: float = 0.0, steps: int = STEPS
     g = torch.Generator().manual_seed(seed)
     scores = size * torch.randn(1, steps, LONGEST, LABELS, generator=g, dtype=torch.float64)
     scores += drift * torch.arange(1, LONGEST + 1)[:, None]
-    ngrams = [
-        torch.randn(*shape, generator=g, dtype=torch.float64) for shape in ((LABELS, LABELS), (LABELS,), (LABELS,))
-    ]
-    return sums.Lattice(scores, *ngrams, torch.tensor([steps]))
+    bigram = torch.randn(LABELS, LABELS, generator=g, dtype=torch.float64)
+    first, last = torch.randn(2, LABELS, generator=g, dtype=torch.float64)
+    return sums.Lattice(scores, bigram, first, last, torch.tensor([steps]))
+
+
+def free(x: sums.Lattice, factor: float = 1.0) -> tuple[float, np.ndarray] | None:
+    p = scaled.Potentials.of(x.scores[0].numpy())
+    assert p is not None
+    return scaled.free(p, factor * x.bigram.numpy(), x.first.numpy(), x.last.numpy())
 
 
 @pytest.mark.parametrize(("size", "drift"), [(1.0, 0.0), (6.0, 0.0), (2.0, 90.0), (2.0, -90.0)])
@@ -26,8 +31,9 @@ def lattice(seed: int, size: float = 2.0, drift: float = 0.0, steps: int = STEPS
 def test_the_free_chain(size, drift, steps):
     x = lattice(1, size, drift, steps)
     expected = sums.marginals(x)
-    p = scaled.Potentials.of(x.scores[0].numpy())
-    log_z, segments = scaled.free(p, *(w.numpy() for w in (x.bigram, x.first, x.last)))
+    found = free(x)
+    assert found is not None
+    log_z, segments = found
     assert log_z == pytest.approx(float(expected.log_z[0]), rel=1e-11)
     np.testing.assert_allclose(segments, expected.segments[0].numpy(), atol=1e-6)
     assert segments.dtype == np.float32
@@ -88,11 +94,7 @@ def test_potentials_that_are_too_large_are_left_to_the_logarithms():
     graph = _graph(2)
     arguments = (x.scores[0], x.bigram, x.first, x.last, graph)
     assert graphs.align(*arguments).log_z == pytest.approx(graphs.align(*arguments, logarithms=True).log_z, rel=1e-11)
-    wild = 1000.0 * x.bigram
-    assert (
-        scaled.free(scaled.Potentials.of(lattice(1).scores[0].numpy()), wild.numpy(), x.first.numpy(), x.last.numpy())
-        is None
-    )
+    assert free(lattice(1), 1000.0) is None
 
 
 def test_a_graph_that_does_not_fit():
