@@ -21,6 +21,7 @@ from phonechain.features.errors import SettingsError
 
 if TYPE_CHECKING:
     from phonechain.model.labeler import PhoneLabeler
+    from phonechain.model.segmental.settings import SegmentalPreset
     from phonechain.model.settings import Preset
 
 
@@ -99,12 +100,12 @@ def _replace(settings: Any, path: Sequence[str], value: str, key: str) -> Any:
 # ------------------------------------------------------------------------------------------------- what there is to set
 
 
-def list_settings(preset: Preset | None = None) -> list[Setting]:
+def list_settings(preset: Preset | SegmentalPreset | None = None) -> list[Setting]:
     """Every key with the preset's value; without a preset with the default, and N for the number of a factor."""
     from phonechain.model.settings import ModelSettings, TrainingSettings
 
-    model = ModelSettings() if preset is None else preset.model
-    training = TrainingSettings() if preset is None else preset.training
+    model: Any = ModelSettings() if preset is None else preset.model
+    training: Any = TrainingSettings() if preset is None else preset.training
     return [*_rows(training, "training.", preset is None), *_rows(model, "model.", preset is None)]
 
 

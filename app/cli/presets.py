@@ -20,9 +20,11 @@ def presets(
     """List the presets, or the settings of one."""
     from phonechain.app.cli.preset_settings import list_settings
     from phonechain.model import settings as known
+    from phonechain.model.segmental.settings import SegmentalPreset
 
     if preset is None:
-        every = [known.preset(name) for name in known.preset_names()]
+        every: list[known.Preset | SegmentalPreset] = [known.preset(name) for name in known.preset_names()]
+        every.append(SegmentalPreset())
         if as_json:
             typer.echo(json.dumps([{"name": one.name, "title": one.title} for one in every], indent=2))
             return
@@ -31,7 +33,7 @@ def presets(
             table.add_row(one.name, one.title)
         common.console().print(table)
         return
-    rows = list_settings(known.preset(preset))
+    rows = list_settings(SegmentalPreset() if preset == SegmentalPreset.name else known.preset(preset))
     if as_json:
         typer.echo(json.dumps([dataclasses.asdict(row) for row in rows], indent=2))
         return

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from phonechain.model.learning.training import Progress
 
 
+SEGMENTAL = "spn-semi-crf"
+"""The preset of aligners (`phonechain.model.segmental.settings`), named here so that help loads nothing heavy."""
+
+
 class TrainCommand(typer.core.TyperCommand):
     """Its help ends with every setting that `--set` takes."""
 
@@ -87,6 +91,19 @@ def train(
     fix: options.Fix = False,
     shift: options.Shift = "0",
     raw: options.Raw = None,
+    flat_start: Annotated[
+        bool,
+        typer.Option(
+            "--flat-start", help="spn-semi-crf: learn without boundaries, from the order of the labels alone."
+        ),
+    ] = False,
+    dictionary: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE|english",
+            help="With --flat-start: learn from the transcripts beside the recordings, whose words are looked up here.",
+        ),
+    ] = None,
     name: Annotated[str | None, typer.Option(help="Model card: name. Default: that of the model file.")] = None,
     licence: Annotated[str, typer.Option(help="Model card: licence.")] = "",
     data: Annotated[str, typer.Option(help="Model card: what the training data is.")] = "",
@@ -95,8 +112,22 @@ def train(
     """Train a model on a corpus."""
     common.check_folder(corpus, "a corpus folder")
     command = shlex.join(["phonechain", *(word for word in context.find_root().obj or () if word != "--resume")])
-    run = _run_folder(out, run_dir, resume)
     reading = options.check_options(shift=shift, raw=raw)
+    if preset == SEGMENTAL:
+        from phonechain.app.cli import train_aligner
+
+        changes = [*(set_ or []), *_as_changes(epochs=epochs, seed=seed)]
+        request = train_aligner.Request(
+            corpus, out, base, tier, layout, table, split, dev, tuple(drop or ()), changes, fix, flat_start, dictionary,
+            name or "", licence, data, limits, command, reading,
+        )  # fmt: skip
+        if map_ is not None or fold or resume or run_dir is not None:
+            raise SettingsError(f"--map, --fold, --resume and --run-dir: the preset {SEGMENTAL} has none of these")
+        train_aligner.train(request)
+        return
+    if flat_start or dictionary is not None:
+        raise SettingsError(f"--flat-start and --dictionary: expected --preset {SEGMENTAL} with them, got {preset}")
+    run = _run_folder(out, run_dir, resume)
     mapping = common.read_map(map_)
     if fold and base is None:
         raise SettingsError("--fold: expected --base with a model whose labels are meant, got none")

@@ -6,43 +6,43 @@ transcript's posterior; the second looks on the fine grid where the first has le
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from phonechain.features.audio.reader import Audio, resample
 from phonechain.features.errors import (
     ModelFileError,
     Notice,
+    PhonechainError,
     PhoneSetError,
     SegmentError,
     SettingsError,
     TranscriptError,
 )
 from phonechain.features.mfcc import FeatureSettings, frames
-from phonechain.features.segments import Segment
-from phonechain.features.words.dictionary import Pronunciation
+from phonechain.features.segments import Segment, Utterance
 from phonechain.model.files import modelfile
 from phonechain.model.files.header import ALIGNMENT_KIND
+from phonechain.model.segmental import fitting, passes, scaled, search, sums
 from phonechain.model.segmental import graph as graphs
-from phonechain.model.segmental import passes, search, sums
 from phonechain.model.segmental.answers import AlignedPhone, AlignedWord, Alignment, Recognition
 from phonechain.model.segmental.boundaries import Boundaries, summarise
 from phonechain.model.segmental.graph import GraphPosteriors, PhoneGraph
+from phonechain.model.segmental.learning import Epoch
 from phonechain.model.segmental.network import SemiCRF
 from phonechain.model.segmental.settings import SegmentalSettings, SegmentalTraining
 from phonechain.model.segmental.sums import NEVER
+from phonechain.model.segmental.transcripts import SILENCES, Word
 
 KIND = ALIGNMENT_KIND
 """What a model file's header calls these models."""
-
-SILENCES = ("sil", "pau", "sp", "h#", "pause", "<p:>", "_", "#", "silence", "<sil>", "")
-"""How corpora write silence, in lower case."""
 
 MAX_SECONDS = 60.0
 """Longest recording that is aligned or recognised as one."""
@@ -55,22 +55,22 @@ IMPROBABLE = -4.0
 
 
 @dataclass(frozen=True)
-class Word:
-    """A word of a transcript with its possible pronunciations; `written` as the transcript has it."""
-
-    word: str
-    pronunciations: Sequence[Pronunciation]
-    written: str = ""
-
-
-@dataclass(frozen=True)
 class _Sound:
-    """A recording as the model hears it: its track and the coarse grid's scores."""
+    """A recording as the model hears it: its track, and the coarse grid's scores with their exponentials, if those serve."""
 
     track: Tensor
     duration: float
     coarse: Tensor
     steps: int
+    potentials: scaled.Potentials | None
+
+
+@dataclass(frozen=True)
+class _Free:
+    """What the free chain says: log Z, and the posteriors of all segments [N, D, K]."""
+
+    log_z: float
+    segments: NDArray[np.float32]
 
 
 class PhoneAligner:
@@ -94,8 +94,45 @@ class PhoneAligner:
         self.temperature_, self.shift_ = 1.0, 0.0
         self.decoding_: dict[str, float] = {"tolerance": 1, "cost": 0.2}
         self.metrics_: dict[str, object] = {}
+        self.problems_: list[tuple[Utterance, PhonechainError]] = []
         self.provenance_ = modelfile.Provenance.now()
         self.version_ = ""
+
+    # -------------------------------------------------------------------------------------------------- learning
+
+    def fit(
+        self,
+        utterances: Sequence[Utterance],
+        dev: Sequence[Utterance] | None = None,
+        *,
+        base: PhoneAligner | None = None,
+        report: Callable[[Epoch], None] | None = None,
+        stop: Callable[[], bool] | None = None,
+    ) -> PhoneAligner:
+        """Learn from recordings with labelled boundaries; see `fitting.fit`. `problems_` has those that are left out.
+
+        Raises:
+            CorpusError: nothing to train on.
+        """
+        self.problems_ = fitting.fit(self, utterances, dev, base=base, report=report, stop=stop)
+        return self
+
+    def fit_flat(
+        self,
+        recordings: Sequence[fitting.Transcribed],
+        *,
+        rounds: int = 2,
+        base: PhoneAligner | None = None,
+        report: Callable[[Epoch], None] | None = None,
+        stop: Callable[[], bool] | None = None,
+    ) -> PhoneAligner:
+        """Learn from recordings and what is said in them, without a boundary; see `fitting.fit_flat`.
+
+        Raises:
+            CorpusError: nothing to train on.
+        """
+        self.problems_ = fitting.fit_flat(self, recordings, rounds=rounds, base=base, report=report, stop=stop)
+        return self
 
     # ------------------------------------------------------------------------------------------------- alignment
 
@@ -147,7 +184,7 @@ class PhoneAligner:
         sound = self._hear(audio)
         posteriors = self._free(sound)
         found = search.posterior_decoding(
-            posteriors.segments[0].numpy(),
+            posteriors.segments,
             tolerance=int(self.decoding_["tolerance"]),
             cost=float(self.decoding_["cost"]),
         )
@@ -213,14 +250,20 @@ class PhoneAligner:
         with torch.no_grad():
             track = network.track(torch.from_numpy(x)[None], torch.tensor([len(x)]))
             coarse = network.scores(track, steps)[0] / self.temperature_
-        return _Sound(track, audio.duration, coarse, steps)
+        return _Sound(track, audio.duration, coarse, steps, scaled.Potentials.of(coarse.numpy()))
 
     def _weights(self) -> tuple[Tensor, Tensor, Tensor]:
         network = self._ready()
         return tuple(w.detach() / self.temperature_ for w in (network.bigram, network.first, network.last))  # type: ignore[return-value]
 
-    def _free(self, sound: _Sound) -> sums.Marginals:
-        return sums.marginals(sums.Lattice(sound.coarse[None], *self._weights(), torch.tensor([sound.steps])))
+    def _free(self, sound: _Sound) -> _Free:
+        weights = self._weights()
+        if sound.potentials is not None:
+            found = scaled.free(sound.potentials, *(w.to(torch.float64).numpy() for w in weights))
+            if found is not None:
+                return _Free(*found)
+        marginals = sums.marginals(sums.Lattice(sound.coarse[None], *weights, torch.tensor([sound.steps])))
+        return _Free(float(marginals.log_z[0]), marginals.segments[0].numpy())
 
     def _alignment(
         self,
@@ -230,7 +273,7 @@ class PhoneAligner:
         *,
         given: Sequence[float] | None = None,
         prior: tuple[Tensor, float, float] | None = None,
-        free: sums.Marginals | None = None,
+        free: _Free | None = None,
     ) -> Alignment:
         fine = max(1, round(sound.duration / self.model.fine))
         self._check_length(sound, graph, fine)
@@ -239,7 +282,7 @@ class PhoneAligner:
         first = None
         if graph.shortest <= sound.steps:
             near = None if prior is None else passes.near(*prior, sound.steps, self.model.step)
-            first = graphs.align(sound.coarse, *weights, graph, prior=near)
+            first = graphs.align(sound.coarse, *weights, graph, prior=near, potentials=sound.potentials)
         with torch.no_grad():
             scores = self._ready().scores(sound.track, fine, self.model.fine)[0] / self.temperature_
         soft = None if prior is None else passes.near(*prior, fine, self.model.fine)
@@ -249,7 +292,7 @@ class PhoneAligner:
         second = graphs.align(scores, *weights, graph, prior=soft)
         if second.log_z <= NEVER / 2:
             raise TranscriptError("the phones do not fit the recording: no alignment exists", pointer="segments")
-        log_z = (first.log_z if first is not None else second.log_z) - float(free.log_z[0])
+        log_z = (first.log_z if first is not None else second.log_z) - free.log_z
         return self._answer(sound, graph, words, second, free, log_z, given)
 
     def _check_length(self, sound: _Sound, graph: PhoneGraph, fine: int) -> None:
@@ -268,14 +311,14 @@ class PhoneAligner:
         graph: PhoneGraph,
         words: Sequence[Word],
         posteriors: GraphPosteriors,
-        free: sums.Marginals,
+        free: _Free,
         log_posterior: float,
         given: Sequence[float] | None,
     ) -> Alignment:
         path = passes.path(graph, posteriors)
         found = summarise(posteriors.begin[path], self.model.fine)
         starts, ends = self._times(found, sound.duration)
-        heard = passes.occupancy(free.segments[0].numpy())
+        heard = passes.occupancy(free.segments)
         phones = []
         for n, node in enumerate(path):
             label = graph.nodes[node].label

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from phonechain.features.pooling import PARTS
 
@@ -106,14 +107,13 @@ class _Scores(torch.autograd.Function):
                 low, high, share = _between(track, 2 * s * d * part, 2 * s, m)
                 leaf += low if share == 0.0 else torch.lerp(low, high, share)
             leaf = torch.add(begin[:, :m], leaf, alpha=1.0 / (s * d)).add_(end[:, d:])
-            leaf = leaf.view(b, m, states, products * labels)
-            top = leaf.amax(2, keepdim=True)
-            posterior = leaf.sub_(top).exp_()
-            total = posterior.sum(2, keepdim=True)
-            if want:
-                kept.append(posterior.div_(total))
-            value = total.log_().add_(top).view(b, m, products, labels)
-            torch.sum(value, 2, out=out[:, d - 1 :, d - 1])
+            value, posterior = _collapsed(leaf.view(b, m, states, products * labels), want)
+            if posterior is not None:
+                kept.append(posterior)
+            if products == 1:
+                out[:, d - 1 :, d - 1] = value
+            else:
+                torch.sum(value.view(b, m, products, labels), 2, out=out[:, d - 1 :, d - 1])
         ctx.save_for_backward(*kept)
         ctx.sizes = (begin.shape, first.shape, durations, s, shape)
         return out
@@ -129,8 +129,10 @@ class _Scores(torch.autograd.Function):
         first, second = (grad.new_zeros(half_shape) for _ in range(2))
         for d, posterior in enumerate(ctx.saved_tensors, 1):
             m = n - d + 1
-            value = grad[:, d - 1 :, d - 1][:, :, None, None, :].expand(b, m, 1, products, labels).reshape(b, m, 1, -1)
-            leaf = (posterior * value).view(b, m, leaves)
+            value = grad[:, d - 1 :, d - 1]
+            if products > 1:
+                value = value[:, :, None, :].expand(b, m, products, labels).reshape(b, m, -1)
+            leaf = _share(value, posterior).view(b, m, leaves)
             begin[:, :m] += leaf
             end[:, d:] += leaf
             leaf *= 1.0 / (s * d)
@@ -142,3 +144,27 @@ class _Scores(torch.autograd.Function):
                 if share:
                     high.add_(leaf, alpha=share)
         return begin_mean, end_mean, first, second, begin, end, None, None, None
+
+
+def _collapsed(leaf: Tensor, want: bool) -> tuple[Tensor, Tensor | None]:
+    """[..., H, L] -> the logarithm of the sum over the states [..., L]; if wanted, with the posterior of the states.
+
+    Of two states the posterior of the second says everything, and the sum is a softplus of their difference.
+    """
+    if leaf.shape[-2] == 2:
+        one, other = leaf.unbind(-2)
+        difference = other - one
+        return functional.softplus(difference).add_(one), torch.sigmoid(difference) if want else None
+    top = leaf.amax(-2, keepdim=True)
+    posterior = leaf.sub_(top).exp_()
+    total = posterior.sum(-2, keepdim=True)
+    value = total.log().add_(top).squeeze(-2)
+    return value, posterior.div_(total) if want else None
+
+
+def _share(value: Tensor, posterior: Tensor) -> Tensor:
+    """The gradient of the sums [..., L] dealt to the states [..., H, L]."""
+    if posterior.dim() == value.dim():
+        other = value * posterior
+        return torch.stack([value - other, other], -2)
+    return posterior * value[..., None, :]

@@ -18,6 +18,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from phonechain.model.segmental import scaled
+from phonechain.model.segmental.scaled import Potentials
 from phonechain.model.segmental.sums import NEVER
 
 
@@ -148,17 +150,26 @@ def align(
     graph: PhoneGraph,
     *,
     prior: Tensor | None = None,
+    potentials: Potentials | None = None,
+    logarithms: bool = False,
 ) -> GraphPosteriors:
     """Posteriors of all nodes' boundaries, in double precision. Memory grows with N P, not with N D P.
+
+    By scaled probabilities where they serve (see `scaled`: paths that were ever `scaled.BEAM` nats worse than the best of
+    their moment are left out), else in logarithms.
 
     Args:
         scores: [N, D, K] of one recording, as in `sums.Lattice`.
         bigram, first, last: [K, K], [K], [K].
         prior: [P, N + 1] log weight of a node that begins at a grid point (`sums.NEVER`: not there); for boundaries that
             are known roughly. Work is done where it allows a node only.
+        potentials: of these scores, if they are at hand.
+        logarithms: leave nothing out.
     """
     with torch.no_grad():
-        return _Sweep(scores, bigram, first, last, graph, prior).posteriors()
+        sweep = _Sweep(scores, bigram, first, last, graph, prior)
+        quick = None if logarithms else sweep.scaled(potentials or Potentials.of(scores.numpy()))
+        return quick or sweep.posteriors()
 
 
 class _Sweep:
@@ -185,11 +196,41 @@ class _Sweep:
         self.final = torch.full((nodes,), NEVER, dtype=torch.float64)
         for node, weight in graph.finals:
             self.final[node] = weight + float(last[labels[node]])
-        self.scores = scores.to(torch.float64)
+        self.scores = scores
         self.prior = None if prior is None else prior.to(torch.float64).T.contiguous()  # [N + 1, P]
+        self.opening = self.start
         if self.prior is not None:
             self.start = (self.start + self.prior[0]).clamp_min_(NEVER)
+        self.graph = graph
         self.ranges = [slice(0, nodes)] * (self.n + 1) if prior is None else _active(graph, prior, self.n)
+
+    def scaled(self, potentials: Potentials | None) -> GraphPosteriors | None:
+        """The answer by `scaled`; None where it has none."""
+        given = [w[w > NEVER / 2] for w in (self.weight, self.opening, self.final, self.loop)]
+        if potentials is None or any(len(w) and float(w.abs().max()) > scaled.SPREAD for w in given):
+            return None
+        nodes = len(self.labels)
+        after: list[list[tuple[int, float]]] = [[] for _ in range(nodes)]
+        reach = np.arange(nodes)
+        for node, before in enumerate(self.graph.arcs):
+            for m, (other, _) in enumerate(before):
+                after[other].append((node, float(self.weight[node, m])))
+                reach[other] = max(reach[other], node)
+        widest = max(1, *(len(a) for a in after))
+        following, weight = np.full((nodes, widest), nodes), np.zeros((nodes, widest))
+        for node, arcs in enumerate(after):
+            for m, (other, cost) in enumerate(arcs):
+                following[node, m], weight[node, m] = other, np.exp(cost)
+        found = scaled.held(
+            potentials,
+            scaled.Arcs(
+                self.labels.numpy(), self.before.numpy(), self.weight.exp().numpy(), following, weight,
+                self.opening.exp().numpy(), self.final.exp().numpy(), self.loop.exp().numpy(), np.maximum.accumulate(reach),
+            ),
+            None if self.prior is None else self.prior.exp().numpy(),
+            None if self.prior is None else self.ranges,
+        )  # fmt: skip
+        return None if found is None else GraphPosteriors(*found)
 
     def posteriors(self) -> GraphPosteriors:
         n, d, nodes = self.n, self.d, len(self.labels)
@@ -217,7 +258,7 @@ class _Sweep:
     def _window(self, begin: Tensor, t: int, here: slice) -> Tensor:
         """[D, P'] log-potentials of what ends at t, by duration."""
         n, d = self.n, self.d
-        return begin[n - t : n - t + d, here] + self.scores[t - 1].index_select(1, self.labels[here])
+        return begin[n - t : n - t + d, here] + self.scores[t - 1].index_select(1, self.labels[here]).to(torch.float64)
 
     def _back(self, alpha: Tensor, enter: Tensor, begin: Tensor, last: Tensor, log_z: float) -> GraphPosteriors:
         n, d, nodes = self.n, self.d, len(self.labels)

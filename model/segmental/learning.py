@@ -76,16 +76,23 @@ def train(
     training: SegmentalTraining,
     *,
     warm: bool = False,
+    normalised: bool = False,
     report: Callable[[Epoch], None] | None = None,
     stop: Callable[[], bool] | None = None,
 ) -> list[Epoch]:
-    """Fit the model in place; `warm` goes on from its weights, without counts and without the epochs on frames.
+    """Fit the model in place.
+
+    Args:
+        warm: go on from its weights, without counts and without the epochs on frames.
+        normalised: keep its normaliser, which belongs to a frame network that was trained before.
 
     Raises:
         CorpusError: nothing to train on, or more segments than a recording has grid steps.
     """
     if not examples:
         raise CorpusError("expected labelled recordings to train on, got none")
+    if not (warm or normalised):
+        fit_normaliser(model, examples)
     return _Run(model, examples, dev, training, warm, report, stop).all_epochs()
 
 
@@ -104,7 +111,6 @@ class _Run:
         self.warm, self.report, self.stop = warm, report, stop
         self.began, self.epochs = time.monotonic(), list[Epoch]()
         if not warm:
-            fit_normaliser(model, examples)
             start_from_counts(model, examples)
         ngrams = model.ngram_parameters()
         own = {id(p) for p in ngrams}

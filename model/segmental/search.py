@@ -69,7 +69,7 @@ def sample(lattice: Lattice, count: int, generator: torch.Generator | None = Non
     return drawn
 
 
-def tolerant(posteriors: NDArray[np.floating], tolerance: int) -> NDArray[np.float64]:
+def tolerant(posteriors: NDArray[np.floating], tolerance: int) -> NDArray[np.floating]:
     """[N, D, K]: posterior that there is a segment of that label with both ends within `tolerance` steps of these.
 
     From the posteriors of exact segments, [N, D, K]. An upper bound where two such segments of one label fit into the
@@ -77,20 +77,16 @@ def tolerant(posteriors: NDArray[np.floating], tolerance: int) -> NDArray[np.flo
     """
     n, d, k = posteriors.shape
     w = tolerance
-    # in ends and starts, a window of both is a difference of sums; a start is an end less a duration
-    table = np.zeros((n + 2 * w + 1, n + d + 2 * w + 1, k))
-    ends, durations = np.arange(n)[:, None], np.arange(d)[None, :]
-    at = ends + w + 1, ends - durations + d + w  # start - 1 + d, so that it is never negative
-    table[at] = posteriors
-    table = table.cumsum(0).cumsum(1)
-    high_end, high_start = at[0] + w, at[1] + w
-    low_end, low_start = at[0] - w - 1, np.maximum(at[1] - w - 1, 0)
-    summed: NDArray[np.float64] = (
-        table[high_end, high_start]
-        - table[low_end, high_start]
-        - table[high_end, low_start]
-        + table[low_end, low_start]
-    )
+    # in ends and starts the window is a box: a sum over ends at each start, then over starts at each end
+    padded = np.zeros((n + 2 * w, d + 4 * w, k), dtype=posteriors.dtype)
+    padded[w : w + n, 2 * w : 2 * w + d] = posteriors
+    # the same start at an end e steps later is a duration e steps longer
+    ends = np.zeros((n, d + 2 * w, k), dtype=posteriors.dtype)
+    for e in range(-w, w + 1):
+        ends += padded[w + e : w + e + n, w + e : w + e + d + 2 * w]
+    summed = np.zeros((n, d, k), dtype=posteriors.dtype)
+    for e in range(-w, w + 1):
+        summed += ends[:, w + e : w + e + d]
     return summed
 
 

@@ -85,3 +85,17 @@ class SegmentalTraining(_Settings):
     warps: tuple[float, ...] = (1.0,)
     shift: float = 0.0
     seed: int = 1
+
+
+@dataclass(frozen=True)
+class SegmentalPreset:
+    """The system that `phonechain train --preset spn-semi-crf` trains."""
+
+    model: SegmentalSettings = SegmentalSettings()
+    training: SegmentalTraining = SegmentalTraining(warps=(1.0, 0.94, 1.06))
+    name: str = "spn-semi-crf"
+    title: str = "segmental CRF with sum-product factors: alignment and recognition without given boundaries"
+
+
+PRESET = SegmentalPreset.name
+"""Name of the preset."""

@@ -247,10 +247,12 @@ def test_every_setting_is_explained(capfd: pytest.CaptureFixture[str]) -> None:
 
     assert main(["presets", "--json"]) == 0
     names = [preset["name"] for preset in json.loads(capfd.readouterr().out)]
-    assert names == preset_names()
+    assert names == [*preset_names(), "spn-semi-crf"]
     assert main(["presets", "spn-ho-lc-crf", "--json"]) == 0
     values = {row["key"]: row["value"] for row in json.loads(capfd.readouterr().out)}
     assert values["model.factors.1.labels"] == "2"
+    assert main(["presets", "spn-semi-crf", "--json"]) == 0
+    assert all(row["meaning"] for row in json.loads(capfd.readouterr().out))
     assert main(["presets", "spn-ho-lc-crf"]) == 0
     assert "model.factors.1.labels" in capfd.readouterr().out
 
