@@ -74,7 +74,7 @@ def fit_temperature(model: SequenceNetwork, dev: Dataset, *, batch: int = 64) ->
     variance = max(float((clustered**2).sum()), float((slopes**2).sum()))
     spread = 1.96 * math.sqrt(variance) / curvature
     fit = Temperature(math.exp(best), math.exp(best - spread), math.exp(min(best + spread, _FARTHEST)))
-    if spread > math.log(_WIDE):
+    if spread > math.log(_WIDE) or len(dev.y) < _FEW:
         between = f"it lies between {fit.low:.2g} and {fit.high:.2g}"
         return replace(fit, notice=_unsettled(dev, between))
     return fit
@@ -100,9 +100,9 @@ def describe(temperature: float, metrics: Mapping[str, Any]) -> str:
     return f"temperature {temperature:.3g} (95 %: {low:.2g} to {high:.2g}), fitted on {on}{few}"
 
 
-_FARTHEST, _STEP, _WIDE = 12.0, 0.05, 1.5
+_FARTHEST, _STEP, _WIDE, _FEW = 12.0, 0.05, 1.5, 50
 """Log temperature past which nothing is computed; step of its derivatives; widest interval, as a factor either way, that
-goes without a notice."""
+goes without a notice; segments under which no interval is wide enough to be believed."""
 
 
 def _unsettled(dev: Dataset, why: str) -> str:
