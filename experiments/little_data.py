@@ -107,6 +107,16 @@ def labeler(system: str, base: PhoneLabeler, seed: int) -> tuple[PhoneLabeler, P
     return PhoneLabeler(given.name, model=base.system.model, training=training, features=base.features_), base
 
 
+def train(name: str, utterances: list[Utterance], base: PhoneLabeler | None, epochs: int) -> PhoneLabeler:
+    """A preset on some utterances, from the encoder of a base where there is one."""
+    given = preset(name)
+    made = PhoneLabeler(
+        name, model=base.system.model if base is not None else given.model, training=replace(given.training, epochs=epochs),
+        features=base.features_ if base is not None else None,
+    )  # fmt: skip
+    return made.fit(utterances, base=base)
+
+
 def compute(
     system: str, utterances: list[Utterance], test: list[Utterance], base: PhoneLabeler, seed: int
 ) -> dict[str, Any]:
