@@ -3,15 +3,32 @@
 from __future__ import annotations
 
 import json
+import time
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from starlette.responses import Response
 
 from phonechain.app.labelling import conversion
-from phonechain.features.annotation import FORMATS
+from phonechain.app.labelling import pipeline as labelling
+from phonechain.app.labelling.batcher import Scored
+from phonechain.app.labelling.pipeline import Prepared
+from phonechain.app.models.catalog import Entry
+from phonechain.app.schemas.classify import ClassifyOptions, answer
+from phonechain.features.annotation import FORMATS, Annotation
 from phonechain.features.errors import Notice
+
+
+@dataclass(slots=True)
+class Asked:
+    """A request that follows the interface."""
+
+    options: ClassifyOptions
+    audio: bytes
+    segmentation: Annotation
+    listed: bool
 
 
 def json_response(body: dict[str, Any]) -> Response:
@@ -36,3 +53,30 @@ def file_response(
         "X-Phonechain-Warnings": ", ".join(f"{code}; count={count}" for code, count in counts.items()),
     }
     return Response(data, headers=headers, media_type=FORMATS[format].media_type)
+
+
+def to_json(
+    asked: Asked, entry: Entry, ready: Prepared, scored: Scored, begun: float, spent: float, more: dict[str, Any]
+) -> dict[str, Any]:
+    """A `ClassifyAnswer` as plain data."""
+    return answer(
+        name=entry.name,
+        version=entry.version,
+        duration=ready.duration,
+        tier=None if asked.listed else ready.tier.name,
+        labelled=labelling.with_skipped(ready, scored.labelled),
+        notices=ready.notices,
+        gaps=ready.gaps,
+        sequences=len(ready.starts) + 1,
+        comparison=ready.comparison,
+        entropy=asked.options.entropy or asked.options.sequences > 0,
+        pronunciation=asked.options.pronunciation,
+        more=more,
+        normalised=ready.normalised,
+        timing={
+            "features": spent,
+            "queue": scored.queue,
+            "model": scored.model,
+            "total": time.perf_counter() - begun,
+        },
+    )

@@ -7,22 +7,22 @@ into features, in a thread; `Batcher.label` has it labelled, in a batch; the ans
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from typing import Any
 
 from fastapi import APIRouter, Request
 from starlette.datastructures import QueryParams
 from starlette.responses import Response
 
-from phonechain.app.http.answers import file_response, json_response
+from phonechain.app.http.answers import Asked, file_response, json_response, to_json
 from phonechain.app.http.dependencies import ServicesDep
+from phonechain.app.http.routes.classify_speakers import label_speakers
 from phonechain.app.http.uploads import Upload, parse_object, parse_options, receive, while_connected
 from phonechain.app.labelling import pipeline as labelling
 from phonechain.app.labelling.batcher import Scored
 from phonechain.app.labelling.pipeline import Prepared
 from phonechain.app.models.catalog import Entry
 from phonechain.app.problems.errors import InvalidRequest
-from phonechain.app.schemas.classify import ClassifyBody, ClassifyOptions, SegmentIn, answer
+from phonechain.app.schemas.classify import ClassifyBody, ClassifyOptions, SegmentIn
 from phonechain.app.services import Services
 from phonechain.app.settings import Settings
 from phonechain.features import annotation as notation
@@ -30,16 +30,6 @@ from phonechain.features.annotation import Annotation
 from phonechain.features.annotation.base import name_stem
 
 router = APIRouter(tags=["classify"])
-
-
-@dataclass(slots=True)
-class Asked:
-    """A request that follows the interface."""
-
-    options: ClassifyOptions
-    audio: bytes
-    segmentation: Annotation
-    listed: bool
 
 
 @router.post("/classify", summary="Label the segments of one recording")
@@ -57,8 +47,6 @@ async def label(upload: Upload, query: QueryParams, services: Services) -> Respo
     asked = await batcher.in_pool(parse_request, upload, query, settings)
     entry = await services.models.get(asked.options.model)
     if asked.options.all_speakers:
-        from phonechain.app.http.routes.classify_speakers import label_speakers
-
         return await label_speakers(services, asked, entry, begun)
     ready = await batcher.in_pool(prepare, asked, entry, settings)
     spent = time.perf_counter() - begun
@@ -155,30 +143,3 @@ def render(
             data, wanted, stem="labels", model=entry.name, version=entry.version, notices=ready.notices
         )
     return json_response(to_json(asked, entry, ready, scored, begun, spent, more))
-
-
-def to_json(
-    asked: Asked, entry: Entry, ready: Prepared, scored: Scored, begun: float, spent: float, more: dict[str, Any]
-) -> dict[str, Any]:
-    """A `ClassifyAnswer` as plain data."""
-    return answer(
-        name=entry.name,
-        version=entry.version,
-        duration=ready.duration,
-        tier=None if asked.listed else ready.tier.name,
-        labelled=labelling.with_skipped(ready, scored.labelled),
-        notices=ready.notices,
-        gaps=ready.gaps,
-        sequences=len(ready.starts) + 1,
-        comparison=ready.comparison,
-        entropy=asked.options.entropy or asked.options.sequences > 0,
-        pronunciation=asked.options.pronunciation,
-        more=more,
-        normalised=ready.normalised,
-        timing={
-            "features": spent,
-            "queue": scored.queue,
-            "model": scored.model,
-            "total": time.perf_counter() - begun,
-        },
-    )

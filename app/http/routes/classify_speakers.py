@@ -7,8 +7,7 @@ import time
 
 from starlette.responses import Response
 
-from phonechain.app.http.answers import file_response, json_response
-from phonechain.app.http.routes.classify import Asked, to_json
+from phonechain.app.http.answers import Asked, file_response, json_response, to_json
 from phonechain.app.labelling import speakers
 from phonechain.app.labelling.batcher import Scored
 from phonechain.app.labelling.pipeline import Prepared, check_count
