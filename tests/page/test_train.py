@@ -58,7 +58,7 @@ def test_a_corpus_is_looked_into(dropped: Any) -> None:
     problems.locator(".hear").first.click()  # the recording whose annotation is broken
     heard(page)
     labels = page.locator("section", has_text="labels in").last
-    row = labels.locator("tr", has=page.locator("th", has_text="SIL")).first
+    row = labels.locator("tr", has=page.get_by_role("rowheader", name="N", exact=True)).first
     row.locator(".hear").click()
     until(page, "window.heard > 1")
     assert "U+200B" in page.locator(".merge").first.inner_text()
