@@ -19,7 +19,7 @@ def samples(
 ) -> None:
     """Write the sample recordings with their annotations, which the guide works with, to a folder.
 
-    A public-domain reader of US English: 26 sentences, 1,715 phones; a copy of the labels with 40 errors; the texts.
+    A public-domain reader of US English: 26 sentences, 1,715 phones; a copy of the labels with 40 errors; seven of the texts.
     """
     if folder.exists():
         raise SettingsError(f"{folder} already exists; choose another folder", value=str(folder))

@@ -73,7 +73,7 @@ def test_the_script_for_praat(tmp_path: Path, service: Service) -> None:
     command = [sys.executable, "-c", program, *map(str, files), service.address]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     tiers = ["words", "phones", "phones phonechain", "phones posterior"]
-    assert done.stdout == f"LJ001-0002_labelled {tiers} IH\n", done.stderr
+    assert done.stdout == f"untitled_labelled {tiers} IH\n", done.stderr
     assert "Phonechain says: " in done.stderr
     assert "model-unknown" in done.stderr
 
