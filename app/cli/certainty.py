@@ -84,7 +84,7 @@ class Ranking:
         for row in rows:
             s = row.segment
             table.add_row(
-                row.file, f"{s.start:.3f}", f"{s.end:.3f}", s.given or "", f"{row.certainty:.4g}", s.label or "",
+                row.file, f"{s.start:.3f}", f"{s.end:.3f}", s.given or "", f"{row.certainty:.5f}", s.label or "",
                 f"{s.posterior:.4f}",
             )  # fmt: skip
         common.console().print(table)
