@@ -1,8 +1,8 @@
 """A transcript as a reader would speak it: words without punctuation, numbers and abbreviations in words.
 
-English is known: numbers, years, ordinals, sums of money, times of day and per cent become words (num2words), common
-abbreviations are read out, other capitals are spelled where the dictionary does not have them. Of other languages only
-punctuation is taken off; numbers there are read if num2words knows the language.
+English is known: numbers, years, ordinals, sums of money, fractions, times of day and per cent become words (`numerals`),
+common abbreviations are read out, other capitals are spelled where the dictionary does not have them. Of other languages
+only punctuation is taken off; numbers there are read if num2words knows the language.
 """
 
 from __future__ import annotations
@@ -13,30 +13,25 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from phonechain.features.errors import TranscriptError
+from phonechain.features.words import numerals
+from phonechain.features.words.abbreviations import (
+    ABBREVIATIONS,
+    BEFORE_NUMBERS,
+    COUNTED,
+    MONTHS,
+    NUMBERED,
+    SYMBOLS,
+    UNITS,
+)
 
 MAX_CHARACTERS = 200_000
 """Longest transcript, some four hours of speech."""
 
-ABBREVIATIONS = {
-    "mr.": "mister", "mrs.": "missus", "ms.": "miz", "dr.": "doctor", "prof.": "professor", "st.": "saint",
-    "jr.": "junior", "sr.": "senior", "vs.": "versus", "etc.": "et cetera", "e.g.": "for example", "i.e.": "that is",
-    "no.": "number", "vol.": "volume", "co.": "company", "inc.": "incorporated", "ltd.": "limited", "ave.": "avenue",
-    "approx.": "approximately", "dept.": "department", "est.": "established", "gen.": "general", "gov.": "governor",
-    "hon.": "honorable", "rev.": "reverend", "sen.": "senator", "capt.": "captain", "col.": "colonel", "lt.": "lieutenant",
-    "sgt.": "sergeant", "maj.": "major", "messrs.": "messers", "esq.": "esquire", "jan.": "january", "feb.": "february",
-    "aug.": "august", "sept.": "september", "oct.": "october", "nov.": "november", "dec.": "december", "okay": "okay",
-    "&": "and", "%": "percent", "+": "plus", "=": "equals", "@": "at", "°": "degrees", "km": "kilometers", "kg": "kilograms",
-    "cm": "centimeters", "mm": "millimeters", "mph": "miles per hour",
-}  # fmt: skip
+_EDGE = re.compile(r"^[^\w$£€¥&%+=@°'#½⅓⅔¼¾⅛⅜⅝⅞.-]+|^[.-]+(?=[^\d.])|[^\w%'°\"½⅓⅔¼¾⅛⅜⅝⅞]+$")
+_QUOTES = {0x2019: "'", 0x2018: "'", 0x02BC: "'", 0x2010: "-", 0x2011: "-", 0x2032: "'", 0x2033: '"', 0x2212: "-"}
+_SITE = re.compile(r"[\w.+-]*@?[\w-]+(\.[\w-]+)*\.(com|org|net|edu|gov|info|io|uk|de|fr|eu)(/[\w/.-]*)?", re.IGNORECASE)
 
-CURRENCIES = {
-    "$": ("dollar", "dollars", "cent", "cents"), "£": ("pound", "pounds", "penny", "pence"),
-    "€": ("euro", "euros", "cent", "cents"), "¥": ("yen", "yen", "sen", "sen"),
-}  # fmt: skip
-
-_NUMBER = r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?"
-_MONEY = re.compile(rf"([$£€¥])({_NUMBER})(?:\s*(hundred|thousand|million|billion|trillion))?", re.IGNORECASE)
-_EDGE = re.compile(r"^[^\w$£€¥&%+=@°'#-]+|[^\w%'°]+$")
+Known = Callable[[str], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +42,24 @@ class Spoken:
     written: str
 
 
-def words_of(text: str, *, language: str = "en", known: Callable[[str], bool] = lambda word: False) -> list[Spoken]:
+@dataclass(frozen=True, slots=True)
+class _Token:
+    """A token with its neighbours, empty at the ends."""
+
+    text: str
+    before: str
+    after: str
+
+    @property
+    def follows_number(self) -> bool:
+        return bool(re.search(r"\d[^\w]*$", self.before))
+
+    @property
+    def precedes_number(self) -> bool:
+        return bool(re.match(r"[^\w$]*\d", self.after))
+
+
+def words_of(text: str, *, language: str = "en", known: Known = lambda word: False) -> list[Spoken]:
     """The words of a transcript in order.
 
     Args:
@@ -63,34 +75,106 @@ def words_of(text: str, *, language: str = "en", known: Callable[[str], bool] = 
             f"expected a transcript of at most {MAX_CHARACTERS} characters, got {len(text)}",
             pointer="text", value=len(text), limit=MAX_CHARACTERS,
         )  # fmt: skip
+    english = language.split("-")[0].casefold() == "en"
+    text = unicodedata.normalize("NFC", text).translate(_QUOTES)
+    if english:
+        text = numerals.MONEY.sub(lambda m: f" {numerals.money(m)} ", text)
+    tokens = [t for t in re.split(r"[\s\u2013\u2014…]+|--+", text) if t]
     out: list[Spoken] = []
-    text = unicodedata.normalize("NFC", text).translate(
-        {0x2019: "'", 0x2018: "'", 0x02BC: "'", 0x2010: "-", 0x2011: "-"}
-    )
-    if language.split("-")[0] == "en":
-        text = _MONEY.sub(lambda m: f" {_money(m)} ", text)
-    for token in re.split(r"[\s\u2013\u2014/…]+|--+", text):
-        if not token:
-            continue
-        written = _EDGE.sub("", token) or token
-        out += [Spoken(word, written) for word in _spoken(token, language, known)]
+    for n, token in enumerate(tokens):
+        written = _EDGE.sub("", token).strip("\"'") or token
+        place = _Token(token, tokens[n - 1] if n else "", tokens[n + 1] if n + 1 < len(tokens) else "")
+        words = _english(place, known) if english else _plain(token, language, known)
+        out += [Spoken(word, written) for word in words]
     if not out:
         raise TranscriptError("expected words in the transcript, got none", pointer="text")
     return out
 
 
-def _spoken(token: str, language: str, known: Callable[[str], bool]) -> Iterator[str]:
-    english = language.split("-")[0] == "en"
-    bare = _EDGE.sub("", token)
+def _english(token: _Token, known: Known) -> Iterator[str]:
+    """The words of a token in its place."""
+    outer = token.text.strip("\"'()[]{},;:!?") if not token.text.startswith("'") else token.text.strip('"()[]{},;:!?')
+    for form in (outer.lower(), outer.lower().rstrip("'.")):
+        if (words := _abbreviation(form, outer, token, known)) is not None:
+            yield from words.split()
+            return
+    bare = (
+        _EDGE.sub("", token.text).replace('"', "") if not re.search(r"\d\"", token.text) else _EDGE.sub("", token.text)
+    )
+    if (value := numerals.roman(bare)) is not None and not _is_word(bare, token, known):
+        yield from _roman(value, token)
+        return
+    if (parts := numerals.fraction(bare)) is not None:
+        if token.before.isdigit():
+            parts = ["and", *(["a", *parts[1:]] if parts[0] == "one" else parts)]
+        yield from parts
+        return
+    if known(bare.lower()) and not bare.isdigit():
+        yield bare.lower()
+    elif _SITE.fullmatch(bare) and not known(bare.lower()):
+        yield from _site(bare, known)
+    elif re.fullmatch(r"[A-Z]{1,3}(&[A-Z]{1,3})+", bare):  # AT&T
+        yield from " and ".join(" ".join(part.lower()) for part in bare.split("&")).split()
+    elif "/" in bare:
+        for part in bare.split("/"):
+            yield from _english(_Token(part, "", ""), known) if part else ()
+    else:
+        yield from _plain(bare, "en", known)
+
+
+def _abbreviation(form: str, outer: str, token: _Token, known: Known) -> str | None:
+    """What a token is short for in its place; None where it is short for nothing."""
+    after_number, before_number = token.follows_number, token.precedes_number
+    if match := re.fullmatch(rf"(-?(?:{numerals.NUMBER}))({'|'.join(map(re.escape, UNITS))})\.?", form):
+        sign = "minus " if match[1].startswith("-") else ""
+        return f"{sign}{' '.join(numerals.plain(match[1].lstrip('-'), 'en'))} {UNITS[match[2]]}"
+    if after_number and form.rstrip(".") in UNITS and not (form == "in" or outer.isupper()):
+        return UNITS[form.rstrip(".")]
+    if form.startswith("#") and form[1:].isdigit():
+        return f"number {' '.join(numerals.plain(form[1:], 'en'))}"
+    if form in MONTHS and outer[:1].isupper() and (before_number or after_number):
+        return MONTHS[form]
+    if form in BEFORE_NUMBERS:
+        return BEFORE_NUMBERS[form] if before_number else None
+    if form == "st.":
+        return "saint" if token.after[:1].isupper() and token.before[:1].islower() | (not token.before) else None
+    return ABBREVIATIONS.get(form, SYMBOLS.get(form))
+
+
+def _is_word(bare: str, token: _Token, known: Known) -> bool:
+    """Whether letters that could be a Roman numeral are a word after all."""
+    before = token.before.strip(".,;:").casefold()
+    return known(bare.lower()) and before not in NUMBERED and not before.istitle() and not token.before[:1].isupper()
+
+
+def _roman(value: int, token: _Token) -> list[str]:
+    """Ordinals of centuries and rulers, cardinals of chapters and the rest."""
+    before, after = token.before.strip(".,;:"), token.after.strip(".,;:'s").casefold()
+    if after in ("centur", "century", "centurie"):
+        return numerals.say(value, "ordinal", "en")
+    if before[:1].isupper() and before.casefold() not in NUMBERED and before.casefold() not in COUNTED:
+        return ["the", *numerals.say(value, "ordinal", "en")]
+    return numerals.say(value, "cardinal", "en")
+
+
+def _site(bare: str, known: Known) -> Iterator[str]:
+    """An address as it is read out: dot, at, slash; letters of www."""
+    for part in re.split(r"([.@/])", bare):
+        if part in (".", "@", "/"):
+            yield {".": "dot", "@": "at", "/": "slash"}[part]
+        elif part.lower() == "www":
+            yield from ("double", "u") * 3
+        elif part:
+            yield from _plain(part, "en", known)
+
+
+def _plain(token: str, language: str, known: Known) -> Iterator[str]:
+    english = language.split("-")[0].casefold() == "en"
+    bare = _EDGE.sub("", token).strip('"')
     lower = bare.lower()
     if known(lower) and not lower.isdigit():
         yield lower
         return
-    if english:
-        for form in (token.lower().strip("\"'()[]{},;:!?"), lower):
-            if form in ABBREVIATIONS:
-                yield from ABBREVIATIONS[form].split()
-                return
     if not any(c.isalnum() for c in bare):
         return
     if any(c.isdigit() for c in bare):
@@ -101,73 +185,35 @@ def _spoken(token: str, language: str, known: Callable[[str], bool]) -> Iterator
         yield from stripped.replace(".", "")
     elif english and bare.isupper() and 2 <= len(bare) <= 5 and not known(stripped) and not re.search("[AEIOUY]", bare):
         yield from stripped
-    elif "-" in stripped or "." in stripped or "_" in stripped:
-        for part in re.split(r"[-._]+", stripped):
+    elif re.search(r"[-._/]", stripped):
+        for part in re.split(r"[-._/]+", stripped):
             if part:
-                yield from _spoken(part, language, known)
+                yield from _plain(part, language, known)
     elif stripped:
-        yield re.sub(r"[^\w']", "", stripped) or stripped
+        word = re.sub(r"[^\w']", "", stripped) or stripped
+        accentless = "".join(c for c in unicodedata.normalize("NFD", word) if not unicodedata.combining(c))
+        yield accentless if english and not known(word) and known(accentless) else word
 
 
-def _numbers(token: str, language: str, known: Callable[[str], bool]) -> Iterator[str]:
-    english = language.split("-")[0] == "en"
-    if english and (match := re.fullmatch(r"(\d{1,2}):([0-5]\d)", token)):
-        yield from _words(int(match[1]), "cardinal", language)
-        minutes = int(match[2])
-        if minutes:
-            yield from ("oh",) if minutes < 10 else ()
-            yield from _words(minutes, "cardinal", language)
-        else:
-            yield "o'clock"
+def _numbers(token: str, language: str, known: Known) -> Iterator[str]:
+    english = language.split("-")[0].casefold() == "en"
+    if english and (words := numerals.english(token)) is not None:
+        yield from words
         return
-    if english and (match := re.fullmatch(r"(\d+)(?:st|nd|rd|th)", token, re.IGNORECASE)):
-        yield from _words(int(match[1]), "ordinal", language)
+    if english and re.fullmatch(rf"-(?:{numerals.NUMBER})%?", token):
+        yield "minus"
+        token = token[1:]
+    if re.fullmatch(numerals.NUMBER, token):
+        yield from numerals.plain(token, language)
         return
-    if english and (match := re.fullmatch(r"(1[1-9]|20)(\d\d)(s?)", token)):
-        words = _words(int(match[1] + match[2]), "year", language)
-        yield from words[:-1]
-        last = words[-1]
-        yield (last[:-1] + "ies" if last.endswith("y") else last + "s") if match[3] else last
-        return
-    if english and (match := re.fullmatch(r"'?([2-9]0)'?s", token)):
-        yield _words(int(match[1]), "cardinal", language)[0][:-1] + "ies"
-        return
-    if re.fullmatch(_NUMBER, token):
-        plain = token.replace(",", "")
-        yield from _words(float(plain) if "." in plain else int(plain), "cardinal", language)
-        return
-    for part in re.findall(rf"{_NUMBER}|%|[^\W\d_]+(?:'[^\W\d_]+)?", token):
-        if part == "%":
-            yield "percent"
-        elif part[0].isdigit():
-            plain = part.replace(",", "")
-            yield from _words(float(plain) if "." in plain else int(plain), "cardinal", language)
-        else:
-            yield from _spoken(part, language, known)
-
-
-def _money(match: re.Match[str]) -> str:
-    one, many, cent, cents = CURRENCIES[match[1]]
-    plain = match[2].replace(",", "")
-    whole, _, part = plain.partition(".")
-    if match[3]:
-        return " ".join([*_words(float(plain) if part else int(plain), "cardinal", "en"), match[3], many])
-    words = [*_words(int(whole), "cardinal", "en"), one if int(whole) == 1 else many]
-    if part and int(part[:2].ljust(2, "0")):
-        count = int(part[:2].ljust(2, "0"))
-        words += ["and", *_words(count, "cardinal", "en"), cent if count == 1 else cents]
-    return " ".join(words)
-
-
-def _words(number: int | float, form: str, language: str) -> list[str]:
-    """Raises TranscriptError for a language whose numbers are not known, and for numbers beyond speech."""
-    from num2words import num2words  # 0.1 s to import, and few transcripts have numbers
-
-    try:
-        said = num2words(number, lang=language, to=form)
-    except (NotImplementedError, OverflowError, ValueError, TypeError, KeyError, IndexError):
-        raise TranscriptError(
-            f"expected numbers that can be read out in {language!r}, got {str(number)[:40]}: write it in words",
-            pointer="text", value=str(number)[:40],
-        ) from None  # fmt: skip
-    return [w for w in re.split(r"[\s,-]+", said.lower()) if w]
+    for part in re.findall(
+        rf"(?:19|20)\d\ds?|\d+(?:st|nd|rd|th)\b|{numerals.NUMBER}|[%+=×]|[^\W\d_]+(?:'[^\W\d_]+)?", token
+    ):
+        if english and part in SYMBOLS:
+            yield SYMBOLS[part]
+        elif english and (words := numerals.english(part)) is not None:
+            yield from words
+        elif re.fullmatch(numerals.NUMBER, part):
+            yield from numerals.plain(part, language)
+        elif part.isalpha() or "'" in part:
+            yield from _plain(part, language, known)
