@@ -42,13 +42,15 @@ def _phone(p: AlignedPhone) -> dict[str, Any]:
     }  # fmt: skip
     if p.given_start is not None:
         out["given_start"] = p.given_start
+    if p.given_within is not None:
+        out["given_within_20_ms"] = _short(p.given_within)
     return out
 
 
 def _word(w: AlignedWord) -> dict[str, Any]:
     return {
         "word": w.word, "written": w.written, "start": w.start, "end": w.end, "pronunciation": list(w.pronunciation),
-        "posterior": _short(w.posterior), "segments": list(range(*w.phones)),
+        "guessed": w.guessed, "posterior": _short(w.posterior), "segments": list(range(*w.phones)),
     }  # fmt: skip
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from phonechain.app.alignment.transcripts import Pronouncer
+from phonechain.app.alignment.transcripts import Pronouncer, guessed_notice
 from phonechain.features import annotation as notation
 from phonechain.features.annotation import Annotation
 from phonechain.features.annotation.base import ANSWER, POSTERIOR, Tier
@@ -31,6 +31,16 @@ WORD_TIERS = (
     "sentence",
 )
 """Names under which words are usually kept."""
+
+
+LEFT = 0.25
+"""Seconds of a silence that must sound like one."""
+
+LONG = 0.45
+"""Seconds above which a phone holds more than itself."""
+
+SHORT = 0.25
+"""Share of the sound that may be speech outside the transcript before that is told."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +79,8 @@ def align(
             raise TranscriptError("expected an annotation with boundaries to refine, got plain text", pointer="text")
         words = pronouncer.words(source)
         answer = aligner.align(audio, words)
-        return Aligned(answer, "words", notices=(*audio.notices, *answer.notices))
+        notices = (*audio.notices, *guessed_notice(words), *short_notice(answer, aligner.silence), *answer.notices)
+        return Aligned(answer, "words", notices=notices)
     chosen, told = choose_tier(source, aligner, tier)
     segments = notation.tier_segments(chosen)
     found: tuple[Notice, ...] = (*audio.notices, *source.notices, *told)
@@ -82,7 +93,26 @@ def align(
         return Aligned(answer, "phones", source, chosen, (*found, *answer.notices))
     words = pronouncer.words(" ".join(s.label for s in segments if s.label is not None))
     answer = aligner.align(audio, words)
-    return Aligned(answer, "words", source, chosen, (*found, *answer.notices))
+    notices = (*found, *guessed_notice(words), *short_notice(answer, aligner.silence), *answer.notices)
+    return Aligned(answer, "words", source, chosen, notices)
+
+
+def short_notice(answer: Alignment, silence: str | None) -> tuple[Notice, ...]:
+    """That speech is left over: silences that do not sound like silence, and phones longer than phones are."""
+    spans = [
+        (p.end - p.start if p.label == silence else p.end - p.start - LONG, p)
+        for p in answer.phones
+        if (p.end - p.start > LEFT and p.posterior < 0.3 if p.label == silence else p.end - p.start > LONG)
+    ]
+    seconds = sum(s for s, _ in spans)
+    if seconds <= max(2 * LEFT, SHORT * answer.duration):
+        return ()
+    _, worst = max(spans, key=lambda pair: pair[0])
+    message = (
+        f"the transcript is too short for the sound: {seconds:.1f} of {answer.duration:.1f} s sound like speech that is not "
+        f"in the transcript, the longest at {worst.start:.2f} to {worst.end:.2f} s"
+    )
+    return (Notice("transcript-short", message, "text", round(seconds, 2), round(SHORT * answer.duration, 2)),)
 
 
 def recognize(aligner: PhoneAligner, audio: Audio) -> Recognition:
@@ -111,20 +141,24 @@ def holds_phones(aligner: PhoneAligner, tier: Tier) -> bool:
     return bool(labels) and all(aligner.spell(label) is not None for label in labels)
 
 
-def read_source(data: bytes, name: str | None, *, utterance: str | None = None) -> str | Annotation:
+def read_source(
+    data: bytes, name: str | None, *, utterance: str | None = None, audio: str | None = None
+) -> str | Annotation:
     """A file as an annotation, or, where it is none, as the text of a transcript.
+
+    In a file of several recordings `utterance` must be there; `audio`, the stem of the sound's name, is a hint.
 
     Raises:
         AnnotationError: an annotation that is damaged, or bytes that are no text.
     """
     try:
-        return notation.read(data, name=name, utterance=utterance)
+        return notation.read(data, name=name, utterance=utterance, audio=audio)
     except UnrecognisedAnnotation:
         return decode_text(data)[0]
 
 
 def annotated(done: Aligned | Recognition, duration: float) -> Annotation:
-    """The answer as an annotation: every tier of the input, then words, phones, and how certain they are.
+    """The answer as an annotation: every tier of the input, then words, those guessed, phones, and how certain they are.
 
     "<phones> posterior" has each label's posterior, "<phones> certainty" the probability that its start is within 20 ms.
     """
@@ -144,6 +178,8 @@ def annotated(done: Aligned | Recognition, duration: float) -> Annotation:
     if isinstance(answer, Alignment) and answer.words:
         base = "words" if "words" not in taken else "words" + ANSWER
         own.append(Tier(free(base), "interval", [Segment(w.start, w.end, w.written) for w in answer.words]))
+        if any(w.guessed for w in answer.words):
+            own.append(Tier(free(own[-1].name + " guessed"), "interval", _guessed(answer, duration)))
     phones = "phones" if "phones" not in taken else "phones" + ANSWER
     own.append(Tier(free(phones), "interval", answer.segments))
     posterior = [Segment(p.start, p.end, f"{p.posterior:.4f}") for p in answer.phones]
@@ -152,6 +188,17 @@ def annotated(done: Aligned | Recognition, duration: float) -> Annotation:
     own.append(Tier(free(own[-2].name + " certainty"), "interval", certainty))
     end = duration if source is None or source.end is None else max(duration, source.end)
     return Annotation([*kept, *own], "textgrid" if source is None else source.format, 0.0, end)
+
+
+def _guessed(answer: Alignment, duration: float) -> list[Segment]:
+    """The words whose pronunciation was guessed, and what lies between them, unlabelled."""
+    out: list[Segment] = []
+    for w in answer.words:
+        if w.guessed:
+            last = out[-1].end if out else 0.0
+            out += [Segment(last, w.start, None)] if w.start > last else []
+            out.append(Segment(w.start, w.end, w.written))
+    return [*out, Segment(out[-1].end, duration, None)] if duration > out[-1].end else out
 
 
 def render(done: Aligned | Recognition, format: str, *, duration: float, rate: int, recording: str | None) -> bytes:

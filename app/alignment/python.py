@@ -6,7 +6,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from phonechain.app.alignment import pipeline
-from phonechain.app.alignment.transcripts import Pronouncer
+from phonechain.app.alignment.transcripts import OutOfVocabulary, pronouncer_of
 from phonechain.features.annotation import Annotation
 from phonechain.features.audio.reader import Audio
 from phonechain.features.words import dictionary as dictionaries
@@ -24,6 +24,7 @@ def align(
     dictionary: Dictionary | Path | None = None,
     phones: bool = False,
     refine: bool = False,
+    oov: OutOfVocabulary | None = None,
 ) -> Alignment:
     """Where the words and phones of a transcript are said, with the certainty of every boundary.
 
@@ -33,6 +34,7 @@ def align(
         model: an alignment model; the English one by default.
         dictionary: pronunciations; CMUdict by default.
         phones: the transcript is phones with blanks between them.
+        oov: guess the pronunciation of words that the dictionary lacks, or refuse them; by default the first with CMUdict.
         refine: move the boundaries of the annotation to where they fit best nearby.
 
     Raises:
@@ -44,13 +46,8 @@ def align(
     ['in', 'being', 'comparatively', 'modern']
     """
     aligner = _aligner(model)
-    if phones:
-        pronouncer = Pronouncer(Dictionary({}), as_phones=True)
-    elif dictionary is not None:
-        own = dictionary if isinstance(dictionary, Dictionary) else dictionaries.read(dictionary)
-        pronouncer = Pronouncer(own)
-    else:
-        pronouncer = Pronouncer(dictionaries.english())
+    own = dictionaries.read(dictionary) if isinstance(dictionary, Path) else dictionary
+    pronouncer = pronouncer_of(own, phones=phones, oov=oov)
     return pipeline.align(aligner, _sound(audio, aligner), transcript, pronouncer, refine=refine).alignment
 
 

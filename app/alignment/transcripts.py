@@ -1,11 +1,13 @@
-"""A transcript to words with pronunciations: text as spoken, looked up in a dictionary."""
+"""A transcript to words with pronunciations: text as spoken, looked up in a dictionary, guessed where that lacks a word."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
-from phonechain.features.errors import TranscriptError
+from phonechain.features.errors import Notice, SettingsError, TranscriptError
+from phonechain.features.words import dictionary as dictionaries
 from phonechain.features.words import text as spoken
 from phonechain.features.words.dictionary import Dictionary, Pronunciation
 from phonechain.model.segmental.aligner import Word
@@ -13,20 +15,27 @@ from phonechain.model.segmental.aligner import Word
 SHOWN = 100
 """Missing words that an error spells out; all of them are in its details."""
 
+NAMED = 20
+"""Guessed words that a notice spells out."""
+
+OutOfVocabulary = Literal["guess", "refuse"]
+
 
 @dataclass(frozen=True)
 class Pronouncer:
     """How transcripts become words.
 
     Attributes:
-        dictionary: where words are looked up; a word that is not there is refused.
+        dictionary: where words are looked up.
         language: of the text, in which numbers are read out.
         as_phones: the transcript is phones with blanks between them, not words.
+        oov: what becomes of a word that the dictionary lacks: its English pronunciation is guessed, or it is refused.
     """
 
     dictionary: Dictionary
     language: str = "en"
     as_phones: bool = False
+    oov: OutOfVocabulary = "refuse"
 
     def words(self, text: str) -> list[Word]:
         """The words of a transcript with their pronunciations.
@@ -40,16 +49,89 @@ class Pronouncer:
                 raise TranscriptError("expected phones in the transcript, got none", pointer="text")
             return [Word(p, [Pronunciation((p,))]) for p in phones]
         known = spoken.words_of(text, language=self.language, known=self.dictionary.__contains__)
-        found = [Word(w.word, self.dictionary.lookup(w.word), w.written) for w in known]
+        guesses: dict[str, list[Pronunciation]] = {}
+        found = []
+        for w in known:
+            variants = self.dictionary.lookup(w.word)
+            guessed = not variants and self.oov == "guess"
+            if guessed:
+                variants = guesses[w.word] = guesses.get(w.word) or _guess(w.word)
+            found.append(Word(w.word, variants, w.written, guessed))
         if missing := list(dict.fromkeys(w.word for w in found if not w.pronunciations)):
             raise self._missing(missing)
         return found
 
     def _missing(self, missing: Sequence[str]) -> TranscriptError:
-        listed = ", ".join(missing[:SHOWN]) + (f", and {len(missing) - SHOWN} more" if len(missing) > SHOWN else "")
+        listed = _listed(missing, SHOWN)
         count = "1 word of the transcript is" if len(missing) == 1 else f"{len(missing)} words of the transcript are"
-        them = "it" if len(missing) == 1 else "them"
+        it, them = ("it", "it") if len(missing) == 1 else ("they", "them")
+        if self.oov == "guess":
+            way = f"{it} cannot be guessed from English letters: give a dictionary that has {them}, or write {them} otherwise"
+        elif self.dictionary.name == dictionaries.CMUDICT:
+            way = f"give a dictionary that has {them}, or let {them} be guessed (oov=guess)"
+        else:
+            way = f"give a dictionary that has {them}"
         return TranscriptError(
-            f"{count} not in {self.dictionary.name}: {listed}; give a dictionary that has {them}",
+            f"{count} not in {self.dictionary.name}: {listed}; {way}",
             pointer="text", value=len(missing), details={"missing": list(missing)},
         )  # fmt: skip
+
+
+def pronouncer_of(
+    dictionary: Dictionary | None = None,
+    *,
+    language: str = "en",
+    phones: bool = False,
+    oov: OutOfVocabulary | None = None,
+) -> Pronouncer:
+    """How transcripts become words, by the options of a request.
+
+    Args:
+        dictionary: one's own; None for CMUdict.
+        language: of the text.
+        phones: transcripts are phones.
+        oov: None guesses what CMUdict lacks, and refuses what one's own dictionary lacks.
+
+    Raises:
+        SettingsError: a language without a dictionary, or guesses in one that is not English.
+    """
+    english = language.split("-")[0].casefold() == "en"
+    if phones:
+        return Pronouncer(Dictionary({}), language, as_phones=True)
+    if oov == "guess" and not english:
+        raise SettingsError(
+            f"pronunciations are guessed in English alone, got the language {language[:20]!r}",
+            pointer="oov",
+            value=language,
+        )
+    if dictionary is not None:
+        return Pronouncer(dictionary, language, oov=oov or "refuse")
+    if not english:
+        raise SettingsError(
+            f"expected a dictionary or phones with the language {language[:20]!r}, for only English has one",
+            pointer="language", value=language[:20],
+        )  # fmt: skip
+    return Pronouncer(dictionaries.english(), language, oov=oov or "guess")
+
+
+def guessed_notice(words: Sequence[Word]) -> tuple[Notice, ...]:
+    """Which words were guessed, where any were."""
+    guessed = list(dict.fromkeys(w.written or w.word for w in words if w.guessed))
+    if not guessed:
+        return ()
+    count = "1 word is" if len(guessed) == 1 else f"{len(guessed)} words are"
+    its = "its pronunciation was" if len(guessed) == 1 else "their pronunciations were"
+    message = f"{count} not in the dictionary, and {its} guessed from the letters: {_listed(guessed, NAMED)}"
+    return (Notice("words-guessed", message, "text", float(len(guessed))),)
+
+
+def _listed(words: Sequence[str], most: int) -> str:
+    return ", ".join(w[:60] for w in words[:most]) + (f", and {len(words) - most} more" if len(words) > most else "")
+
+
+def _guess(word: str) -> list[Pronunciation]:
+    from phonechain.model.pronunciation import guesser, letters
+
+    if letters.spell(word) is None:
+        return []
+    return guesser.english().guess(word)

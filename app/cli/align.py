@@ -54,6 +54,14 @@ def align(
     ] = None,
     phones: Annotated[bool, typer.Option("--phones", help="The transcript is phones separated by blanks.")] = False,
     language: Annotated[str, typer.Option(help="Language in which numbers are spelled out.")] = "en",
+    oov: Annotated[
+        str | None,
+        typer.Option(
+            help="Words that the dictionary lacks: guess their pronunciation (default in English without --dictionary), "
+            "or refuse the transcript, naming them.",
+            metavar="guess|refuse",
+        ),
+    ] = None,
     tier: Annotated[str | None, typer.Option(help="Tier that holds the words or phones.")] = None,
     channel: ChannelOption = "mix",
     format: FormatOption = None,
@@ -70,7 +78,7 @@ def align(
     """
     common.check_output(table)
     aligner = load_aligner(model)
-    speaker = pronouncer(dictionary, language, phones)
+    speaker = pronouncer(dictionary, language, phones, oov)
     chosen = checked_channel(channel)
     if audio.is_dir():
         from phonechain.app.cli.align_folder import align_folder
@@ -135,20 +143,19 @@ def load_aligner(model: str) -> PhoneAligner:
     return PhoneAligner.load(common.model_path(ALIGNMENT if model == common.DEFAULT else model))
 
 
-def pronouncer(dictionary: Path | None, language: str, phones: bool) -> Pronouncer:
+def pronouncer(dictionary: Path | None, language: str, phones: bool, oov: str | None = None) -> Pronouncer:
     """How transcripts become words, by the options. Raises SettingsError, AnnotationSyntaxError."""
-    from phonechain.app.alignment.transcripts import Pronouncer
+    from phonechain.app.alignment.transcripts import pronouncer_of
     from phonechain.features.words import dictionary as dictionaries
 
-    if phones:
-        return Pronouncer(dictionaries.Dictionary({}), language, as_phones=True)
-    if dictionary is not None:
-        return Pronouncer(dictionaries.read(dictionary), language)
-    if language.split("-")[0] != "en":
+    if oov not in (None, "guess", "refuse"):
+        raise SettingsError(f"--oov: expected guess or refuse, got {oov!r}", value=oov)
+    if language.split("-")[0].casefold() != "en" and dictionary is None and not phones:
         raise SettingsError(
             f"--language {language}: expected --dictionary or --phones with it, for only English has one"
         )
-    return Pronouncer(dictionaries.english(), language)
+    own = None if dictionary is None else dictionaries.read(dictionary)
+    return pronouncer_of(own, language=language, phones=phones, oov=oov)  # type: ignore[arg-type]
 
 
 def checked_channel(channel: str) -> Any:

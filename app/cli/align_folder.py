@@ -1,4 +1,4 @@
-"""`phonechain align FOLDER`: every recording of a folder aligned to the transcript beside it, with a progress bar."""
+"""`phonechain align FOLDER`: every recording of a folder aligned to the transcript beside it, however many of them cannot be."""
 
 from __future__ import annotations
 
@@ -13,11 +13,16 @@ from typing import TYPE_CHECKING, Any, Literal
 import typer
 
 from phonechain.app.cli import common
-from phonechain.features.corpora import AUDIO_SUFFIXES
-from phonechain.features.errors import PhonechainError, SettingsError
+from phonechain.features.corpora import transcripts
+from phonechain.features.corpora.base import NoticeCount
+from phonechain.features.corpora.pairing import read_bytes
+from phonechain.features.errors import AudioError, PhonechainError, SettingsError
 
 if TYPE_CHECKING:
+    from phonechain.app.alignment.pipeline import Aligned
     from phonechain.app.alignment.transcripts import Pronouncer
+    from phonechain.features.audio.reader import Audio
+    from phonechain.features.corpora.transcripts import Transcribed
     from phonechain.model.segmental.aligner import PhoneAligner
     from phonechain.model.segmental.answers import AlignedPhone, Alignment
 
@@ -26,8 +31,8 @@ COLUMNS = (
     "given_start", "log_posterior_per_phone",
 )  # fmt: skip
 
-TRANSCRIPTS = (".txt", ".lab", ".TextGrid", ".textgrid", ".trs", ".wrd", ".eaf", ".json", ".csv", ".tsv")
-"""Suffixes of the files beside a recording that may have its transcript, in the order in which they are tried."""
+EVERY = 10.0
+"""Seconds between two lines that say how far it is, where standard error is no terminal."""
 
 
 @dataclass
@@ -35,8 +40,10 @@ class Rows:
     """Every phone with the certainty of its start."""
 
     rows: list[tuple[float, str, int, AlignedPhone, str, float]] = field(default_factory=list)
+    files: int = 0
 
     def add(self, file: str, answer: Alignment) -> None:
+        self.files += 1
         for n, p in enumerate(answer.phones):
             word = answer.words[p.word].written if p.word is not None and answer.words else ""
             self.rows.append((p.within if n else 1.0, file, n, p, word, answer.log_posterior_per_phone))
@@ -83,7 +90,6 @@ def align_folder(
 
     Exits with 1 if files could not be used, 2 if nothing could be done.
     """
-    from phonechain.app.alignment import documents, pipeline
     from phonechain.features.annotation import FORMATS
 
     form = format or "textgrid"
@@ -95,53 +101,70 @@ def align_folder(
         raise SettingsError(
             f"expected --out outside {root}, got {out}: what is written there would be taken for transcripts"
         )
-    recordings = sorted(p for p in root.rglob("*") if p.suffix.lower() in AUDIO_SUFFIXES and p.is_file())
-    if not recordings:
-        raise SettingsError(f"expected recordings below {root}, got none", value=str(root))
+    found = transcripts.read(root, prefer="annotation" if options.get("refine") else "text")
     suffix = ".json" if form == "json" else FORMATS[form].suffixes[0].replace(".textgrid", ".TextGrid")
-    rows, failed, done = Rows(), 0, 0
-    with common.bars() as bars:
-        for n, audio in enumerate(recordings):
-            bars.update("align", n, len(recordings))
-            source = transcript_of(audio)
-            if source is None:
-                bars.line(f"left out {audio}: no transcript beside it")
-                continue
+    rows, notices, failed = Rows(), NoticeCount(), 0
+    with common.bars(every=EVERY) as bars:
+        for problem in found.problems:
+            bars.line(f"left out {problem}")
+        for n, one in enumerate(found.recordings):
+            bars.update("align", n, len(found.recordings))
             try:
-                sound = pipeline.read_audio(audio, aligner, channel)
-                text = pipeline.read_source(source.read_bytes(), source.name, utterance=audio.stem)
-                answer = pipeline.align(aligner, sound, text, pronouncer, **options)
+                sound, answer = _align(one, aligner, pronouncer, options, channel)
                 if out is not None:
-                    target = out / audio.relative_to(root).with_suffix(suffix)
+                    target = out / one.audio.relative_to(root).with_suffix(suffix)
                     target.parent.mkdir(parents=True, exist_ok=True)
-                    if form == "json":
-                        document = documents.to_json("", aligner, answer)
-                        data = json.dumps(document, ensure_ascii=False, indent=2).encode() + b"\n"
-                    else:
-                        data = pipeline.render(
-                            answer, form, duration=sound.duration, rate=sound.source_rate or sound.rate,
-                            recording=audio.name,
-                        )  # fmt: skip
-                    common.write_output(data, target)
+                    common.write_output(_answer(answer, form, aligner, sound, one.audio), target)
             except (PhonechainError, OSError) as error:
                 failed += 1
-                about_sound = type(error).__name__.startswith(("Audio", "Empty", "Truncated", "UnrecognisedAudio"))
-                bars.line(f"failed {common.file_line(audio if about_sound else source, error)}")
+                file = one.audio if isinstance(error, AudioError) or one.transcript is None else one.transcript
+                bars.line(f"failed {common.file_line(file, error)}")
                 continue
-            done += 1
+            except Exception as error:  # whatever it is, the others go on
+                failed += 1
+                bars.line(
+                    f"failed {one.audio}: unexpected {type(error).__name__}: {' '.join(str(error).split())[:200]}"
+                )
+                continue
             for notice in answer.notices:
                 if notice.code == "transcript-improbable":
-                    bars.line(f"warning {source}: {notice.message}")
-            rows.add(str(audio.relative_to(root)), answer.alignment)
-        bars.update("align", len(recordings), len(recordings))
+                    bars.line(f"warning {one.transcript}: {notice.message}")
+            notices.add(one.audio, [n for n in answer.notices if n.code != "transcript-improbable"])
+            rows.add(one.audio.relative_to(root).as_posix(), answer.alignment)
+        bars.update("align", len(found.recordings), len(found.recordings))
+    common.warn(notices.notices())
     rows.finish(doubtful, table)
     wrong = f"; {common.counted(failed, 'file')} could not be used" if failed else ""
     where = f" to {out}" if out is not None else ""
-    print(f"aligned {len(rows.rows)} phones of {common.counted(done, 'recording')}{where}{wrong}", file=sys.stderr)
-    if failed or not done:
-        raise typer.Exit(1 if done else 2)
+    print(
+        f"aligned {len(rows.rows)} phones of {common.counted(rows.files, 'recording')}{where}{wrong}", file=sys.stderr
+    )
+    if failed or not rows.files:
+        raise typer.Exit(1 if rows.files else 2)
 
 
-def transcript_of(audio: Path) -> Path | None:
-    """The file beside a recording that has its transcript."""
-    return next((p for s in TRANSCRIPTS if (p := audio.with_suffix(s)).is_file() and p != audio), None)
+def _align(
+    one: Transcribed,
+    aligner: PhoneAligner,
+    pronouncer: Pronouncer,
+    options: dict[str, Any],
+    channel: int | Literal["mix"],
+) -> tuple[Audio, Aligned]:
+    """Raises PhonechainError, OSError."""
+    from phonechain.app.alignment import pipeline
+
+    assert one.transcript is not None
+    source = pipeline.read_source(read_bytes(one.transcript), one.transcript.name, audio=one.audio.stem)
+    sound = pipeline.read_audio(one.audio, aligner, channel)
+    return sound, pipeline.align(aligner, sound, source, pronouncer, **options)
+
+
+def _answer(answer: Aligned, form: str, aligner: PhoneAligner, sound: Audio, audio: Path) -> bytes:
+    """Raises AnnotationError."""
+    from phonechain.app.alignment import documents, pipeline
+
+    if form == "json":
+        document = documents.to_json("", aligner, answer)
+        return json.dumps(document, ensure_ascii=False, indent=2).encode() + b"\n"
+    rate = sound.source_rate or sound.rate
+    return pipeline.render(answer, form, duration=sound.duration, rate=rate, recording=audio.name)

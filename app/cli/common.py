@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -165,10 +166,10 @@ def write_output(data: bytes, out: Path | None, *, durable: bool = True) -> None
 class Bars:
     """A progress bar per stage on standard error, with lines of text above them.
 
-    Unless standard error is a terminal, only the lines are printed.
+    Unless standard error is a terminal, only the lines are printed, and, with `every`, how far it is every so many seconds.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, every: float | None = None) -> None:
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
         from rich.progress import Progress as Display
 
@@ -185,8 +186,15 @@ class Bars:
             disable=not sys.stderr.isatty(),
         )
         self._tasks: dict[str, Any] = {}
+        self._every, self._began = every, time.monotonic()
+        self._said = self._began
 
     def update(self, stage: str, done: int, total: int, note: str = "") -> None:
+        if self.display.disable and self._every is not None and (now := time.monotonic()) - self._said >= self._every:
+            self._said = now
+            left = (now - self._began) * (total - done) / done if done else None
+            about = "" if left is None else f", about {_duration(left)} left"
+            self.line(f"{stage}: {done} of {total}{about}")
         if stage not in self._tasks:
             self._tasks[stage] = self.display.add_task(stage, total=total or None, note=note)
         self.display.update(self._tasks[stage], completed=done, total=total or None, note=note)
@@ -206,9 +214,15 @@ class Bars:
             print(text, file=sys.stderr, flush=True)
 
 
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
 @contextmanager
-def bars() -> Iterator[Bars]:
-    """Progress bars for as long as the block runs."""
-    shown = Bars()
+def bars(every: float | None = None) -> Iterator[Bars]:
+    """Progress bars for as long as the block runs; off a terminal, with `every`, a line every so many seconds."""
+    shown = Bars(every)
     with shown.display:
         yield shown

@@ -17,6 +17,16 @@ from phonechain.app.schemas.classify import (
     parse_channel,
 )
 
+MAX_DICTIONARY = 16 * 2**20
+"""Characters of a dictionary that comes with a request."""
+
+Oov = Literal["guess", "refuse"] | None
+OOV = (
+    "What becomes of words that the dictionary lacks: `guess` their pronunciation from their letters, and mark it as "
+    "guessed, or `refuse` the transcript, naming all of them. Left out: `guess` with the English dictionary, `refuse` "
+    "with one's own."
+)
+
 
 class RecognizeOptions(BaseModel):
     """The options of `POST /recognize`, by the same names in the query, in a form and in a JSON body."""
@@ -49,8 +59,11 @@ class AlignOptions(RecognizeOptions):
         0.03, gt=0, le=1, description="Seconds by which given boundaries are thought to be off, with `refine`."
     )
     dictionary: str | None = Field(
-        None, description="Pronunciations that are used instead of the English ones, in MFA's format."
+        None,
+        description="Pronunciations that are used instead of the English ones, in MFA's format.",
+        max_length=MAX_DICTIONARY,
     )
+    oov: Oov = Field(None, description=OOV)
 
 
 class AlignBody(AlignOptions):
@@ -81,6 +94,9 @@ class AlignedSegmentOut(BaseModel):
     n_best: list[Alternative] = Field(description="What is heard there, the most probable first.")
     word: int | None = Field(description="Index of its word; null for a silence.")
     given_start: float | None = Field(None, description="Where the start was before refining.")
+    given_within_20_ms: float | None = Field(
+        None, description="Probability that the start is within 20 ms of where it was before refining."
+    )
 
 
 class AlignedWordOut(BaseModel):
@@ -91,6 +107,7 @@ class AlignedWordOut(BaseModel):
     start: float
     end: float
     pronunciation: list[str]
+    guessed: bool = Field(False, description="Whether no dictionary has the word: its phones were guessed.")
     posterior: float = Field(description="Of this pronunciation among the word's, given the transcript.")
     segments: list[int] = Field(description="Indices of its phones.")
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol
 
 from phonechain.features.annotation.base import nfc
 from phonechain.features.annotation.tiers import is_phone_tier
@@ -142,7 +142,7 @@ def read(
     spare = [f for f in spare if not any(p.file == f for p in corpus.problems)]
     corpus.problems += pairing.counted(root, spare, "annotation file", "no audio of its own")
     corpus.notices = counted.notices()
-    _shorten_ids(corpus.utterances)
+    shorten_ids(corpus.utterances)
     if rows is not None:
         corpus.problems += _table_problems(rows, corpus.utterances)
     return corpus
@@ -197,6 +197,11 @@ def _relative(root: Path, audio: Path) -> str:
     return printable_path(audio.relative_to(root).with_suffix("").as_posix())
 
 
+def speaker_and_split(root: Path, audio: Path) -> tuple[str | None, str | None]:
+    """What the folders say of a recording."""
+    return _whose(root, audio, None, "")
+
+
 def _whose(root: Path, audio: Path, rows: tables.Table | None, stem: str) -> tuple[str | None, str | None]:
     """(speaker, split): what the table says, else what the folders say."""
     row = rows.find(stem) if rows is not None else None
@@ -211,7 +216,11 @@ def _whose(root: Path, audio: Path, rows: tables.Table | None, stem: str) -> tup
     return speaker, split
 
 
-def _shorten_ids(utterances: Iterable[Utterance]) -> None:
+class _Named(Protocol):
+    id: str
+
+
+def shorten_ids(utterances: Iterable[_Named]) -> None:
     """The bare name where it occurs once in the corpus; the path below the root where it does not."""
     utterances = list(utterances)
     names = Counter(u.id.rsplit("/", 1)[-1] for u in utterances)

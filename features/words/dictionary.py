@@ -25,6 +25,9 @@ from pathlib import Path
 from phonechain.features.annotation.encoding import decode
 from phonechain.features.errors import AnnotationSyntaxError, SettingsError
 
+CMUDICT = "CMUdict"
+"""The name of the dictionary that comes with the package."""
+
 MAX_BYTES = 64 * 2**20
 """Largest dictionary file that is read."""
 
@@ -158,4 +161,4 @@ class _Lazy(Mapping[str, Sequence[Pronunciation]]):
 def english() -> Dictionary:
     """CMUdict, 126,000 words: ARPAbet with stress digits on the vowels."""
     packed = resources.files("phonechain.features").joinpath("words", "cmudict.dict.xz").read_bytes()
-    return Dictionary(_Lazy(lzma.decompress(packed).decode("utf-8")), "CMUdict")
+    return Dictionary(_Lazy(lzma.decompress(packed).decode("utf-8")), CMUDICT)

@@ -33,7 +33,7 @@ from phonechain.model.files.header import ALIGNMENT_KIND
 from phonechain.model.segmental import fitting, passes, scaled, search, sums
 from phonechain.model.segmental import graph as graphs
 from phonechain.model.segmental.answers import AlignedPhone, AlignedWord, Alignment, Recognition
-from phonechain.model.segmental.boundaries import Boundaries, summarise
+from phonechain.model.segmental.boundaries import Boundaries, share_near, summarise
 from phonechain.model.segmental.graph import GraphPosteriors, PhoneGraph
 from phonechain.model.segmental.learning import Epoch
 from phonechain.model.segmental.network import SemiCRF
@@ -318,6 +318,9 @@ class PhoneAligner:
         path = passes.path(graph, posteriors)
         found = summarise(posteriors.begin[path], self.model.fine)
         starts, ends = self._times(found, sound.duration)
+        near = None if given is None else share_near(
+            posteriors.begin[path], np.asarray(given) - self.shift_, self.model.fine
+        )  # fmt: skip
         heard = passes.occupancy(free.segments)
         phones = []
         for n, node in enumerate(path):
@@ -332,6 +335,7 @@ class PhoneAligner:
                     1.0 if n == 0 else float(np.clip(found.within[n], 0.0, 1.0)), float(share[label]),
                     tuple((self.labels_[k], float(share[k])) for k in order), graph.nodes[node].word if words else None,
                     None if given is None else given[n],
+                    None if near is None else 1.0 if n == 0 else float(np.clip(near[n], 0.0, 1.0)),
                 )
             )  # fmt: skip
         aligned = [self._word(w, n, path, graph, posteriors, phones) for n, w in enumerate(words)]
@@ -365,7 +369,8 @@ class PhoneAligner:
         chosen = word.pronunciations[graph.nodes[path[own[0]]].variant]
         share = float(np.clip(posteriors.passed[path[own[0]]], 0.0, 1.0))
         start, end, last = phones[own[0]].start, phones[own[-1]].end, own[-1] + 1
-        return AlignedWord(word.word, word.written or word.word, start, end, chosen.phones, share, (own[0], last))
+        written = word.written or word.word
+        return AlignedWord(word.word, written, start, end, chosen.phones, share, (own[0], last), word.guessed)
 
     def _touching(self, segments: Sequence[Segment]) -> list[Segment]:
         """The segments with silences in what they leave open. Raises SegmentError."""

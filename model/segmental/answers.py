@@ -21,6 +21,7 @@ class AlignedPhone:
         n_best: the labels that are heard there, the most probable first.
         word: index of its word; None for a silence.
         given_start: where the start was before refining.
+        given_within: probability that the start lies within 20 ms of `given_start`.
     """
 
     label: str
@@ -33,6 +34,7 @@ class AlignedPhone:
     n_best: tuple[tuple[str, float], ...] = ()
     word: int | None = None
     given_start: float | None = None
+    given_within: float | None = None
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ class AlignedWord:
     """A word, the pronunciation chosen, and its posterior among the word's variants given the transcript.
 
     `written` is the transcript's token.
-    `phones` are the indices of its phones, from the first to past the last.
+    `phones` are the indices of its phones, from the first to past the last; `guessed`: no dictionary has the word.
     """
 
     word: str
@@ -50,6 +52,7 @@ class AlignedWord:
     pronunciation: tuple[str, ...]
     posterior: float
     phones: tuple[int, int]
+    guessed: bool = False
 
 
 @dataclass(frozen=True)

@@ -47,6 +47,17 @@ def summarise(posterior: NDArray[np.float64], step: float, *, tolerance: float =
     return Boundaries(time, low, high, within)
 
 
+def share_near(
+    posterior: NDArray[np.float64], times: NDArray[np.float64], step: float, *, tolerance: float = TOLERANCE
+) -> NDArray[np.float64]:
+    """[P] share of each row of `posterior` [P, N] that lies within `tolerance` seconds of the time given for it."""
+    total = posterior.sum(1, keepdims=True)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        cumulated = np.concatenate([np.zeros_like(total), np.cumsum(posterior, 1) / total], 1)
+    found: NDArray[np.float64] = _below(cumulated, times + tolerance, step) - _below(cumulated, times - tolerance, step)
+    return found
+
+
 def quantile(cumulated: NDArray[np.float64], share: float, step: float) -> NDArray[np.float64]:
     """[P] time below which `share` of each row lies; `cumulated` [P, N + 1] stands at the borders between grid points."""
     count = cumulated.shape[1] - 1

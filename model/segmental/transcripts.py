@@ -13,8 +13,12 @@ SILENCES = ("sil", "pau", "sp", "h#", "pause", "<p:>", "_", "#", "silence", "<si
 
 @dataclass(frozen=True)
 class Word:
-    """A word of a transcript with its possible pronunciations; `written` as the transcript has it."""
+    """A word of a transcript with its possible pronunciations.
+
+    `written` as the transcript has it, `guessed` where no dictionary has it.
+    """
 
     word: str
     pronunciations: Sequence[Pronunciation]
     written: str = ""
+    guessed: bool = False

@@ -1,6 +1,7 @@
 """`phonechain align`, `phonechain recognize`, `POST /align` and `POST /recognize` on the sample."""
 
 import base64
+import csv
 import json
 import shutil
 
@@ -74,13 +75,24 @@ def test_a_folder_with_its_transcripts(capsys, tmp_path):
         shutil.copy(samples.AUDIO, root / name / "u.flac")
     (root / "a" / "u.txt").write_text(TEXT)
     (root / "b" / "u.lab").write_text("in being zqxv modern")
+    (root / "b" / "broken.wav").write_bytes(b"RIFF no sound")
+    (root / "b" / "broken.txt").write_text(TEXT)
     (root / "d" / "u.txt").write_text("she sold sea shells")
-    code, shown, err = run(capsys, "align", root, "-o", out, "--doubtful", "3")
+    code, shown, err = run(
+        capsys, "align", root, "-o", out, "--doubtful", "3", "--oov", "refuse", "--table", tmp_path / "t.csv"
+    )
     assert code == 1
     assert "failed" in err
     assert "1 word of the transcript is not in CMUdict: zqxv; give a dictionary that has it" in err
     assert "left out" in err
-    assert "no transcript beside it" in err
+    assert "this audio file has no annotation beside it" in err
+    [broken] = [line for line in err.splitlines() if "broken" in line]
+    assert broken.startswith("failed ")
+    assert "broken.wav" in broken
+    assert "2 files could not be used" in err
+    rows = list(csv.DictReader((tmp_path / "t.csv").open()))
+    assert {row["file"] for row in rows} == {"a/u.flac", "d/u.flac"}
+    assert [float(r["within_20_ms"]) for r in rows] == sorted(float(r["within_20_ms"]) for r in rows)
     assert "the sound does not bear the transcript out" in err
     assert "aligned" in err
     assert "of 2 recordings" in err
@@ -106,9 +118,15 @@ def test_ones_own_dictionary_and_phones(capsys, tmp_path):
     ("arguments", "message"),
     [
         (
-            ["--text", "in zqxv being kzkz"],
+            ["--text", "in zqxv being kzkz", "--oov", "refuse"],
             "2 words of the transcript are not in CMUdict: zqxv, kzkz; give a dictionary that has them",
         ),
+        (
+            ["--text", "in привет being 読書"],
+            "2 words of the transcript are not in CMUdict: привет, 読書; they cannot be guessed",
+        ),
+        (["--text", "in", "--oov", "perhaps"], "--oov: expected guess or refuse"),
+        (["--text", "ja", "-d", "mine.dict", "--language", "de", "--oov", "guess"], "guessed in English alone"),
         (["--text", " ... "], "expected words in the transcript, got none"),
         (["--text", "comparatively " * 30], "the transcript is too long for the sound"),
         (["--text", "AA XX", "--phones"], "expected phones that the model knows"),
@@ -124,6 +142,32 @@ def test_wrong_input_is_one_line(capsys, arguments, message):
     assert out == ""
     assert message in err
     assert err.count("\n") == 1
+
+
+def test_words_that_the_dictionary_lacks_are_guessed_and_marked(capsys):
+    code, out, err = run(capsys, "align", samples.AUDIO, "--text", "in beeing comparatively moderne", "-f", "json")
+    assert code == 0, err
+    assert (
+        "2 words are not in the dictionary, and their pronunciations were guessed from the letters: beeing, moderne"
+        in err
+    )
+    words = json.loads(out)["words"]
+    assert [w["guessed"] for w in words] == [False, True, False, True]
+    assert words[1]["pronunciation"] == ["B", "IY", "IH", "NG"]
+    code, out, err = run(capsys, "align", samples.AUDIO, "--text", "in beeing comparatively moderne", "-f", "textgrid")
+    assert code == 0, err
+    tiers = {
+        t.name: [s.label for s in t.entries if s.label] for t in notation.read(out.encode(), name="u.TextGrid").tiers
+    }
+    assert tiers["words"] == ["In".lower(), "beeing", "comparatively", "moderne"]
+    assert tiers["words guessed"] == ["beeing", "moderne"]
+
+
+def test_a_transcript_that_is_too_short_is_told(capsys):
+    code, out, err = run(capsys, "align", samples.AUDIO, "--text", "modern", "-f", "json")
+    assert code == 0, err
+    [notice] = [w for w in json.loads(out)["warnings"] if w["code"] == "transcript-short"]
+    assert "is not in the transcript" in notice["message"]
 
 
 def test_recognition(capsys):
@@ -172,8 +216,14 @@ def test_recognize_over_http(client: Client):
 @pytest.mark.parametrize(
     ("fields", "status", "slug"),
     [
-        ({"text": "zqxv"}, 422, "transcript"),
-        ({"text": "in", "language": "de"}, 422, "request-invalid"),
+        ({"text": "zqxv", "oov": "refuse"}, 422, "transcript"),
+        ({"text": "привет"}, 422, "transcript"),
+        ({"text": " ... "}, 422, "transcript"),
+        ({"text": "comparatively " * 30}, 422, "transcript"),
+        ({"text": "in", "oov": "perhaps"}, 422, "request-invalid"),
+        ({"text": "ja", "language": "de", "oov": "guess"}, 422, "settings"),
+        ({"text": "in", "dictionary": "in\n"}, 422, "annotation-syntax"),
+        ({"text": "in", "language": "de"}, 422, "settings"),
         ({}, 422, "request-invalid"),
         ({"text": "in", "spread": "-1"}, 422, "request-invalid"),
         ({"text": "in", "colour": "red"}, 422, "request-invalid"),
@@ -187,6 +237,6 @@ def test_problems_over_http(client: Client, fields, status, slug):
 
 
 def test_missing_words_are_all_named_over_http(client: Client):
-    data = {"text": "zqxv being kzkz"}
+    data = {"text": "zqxv being kzkz", "oov": "refuse"}
     answer = client.post("/align", files={"audio": samples.AUDIO.read_bytes()}, data=data)
     assert answer.json()["missing"] == ["zqxv", "kzkz"]

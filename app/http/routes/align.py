@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from phonechain.app.alignment import documents, pipeline
 from phonechain.app.alignment.pipeline import Aligned
-from phonechain.app.alignment.transcripts import Pronouncer
+from phonechain.app.alignment.transcripts import Pronouncer, pronouncer_of
 from phonechain.app.http.answers import file_response, json_response
 from phonechain.app.http.dependencies import ServicesDep
 from phonechain.app.http.uploads import File, Upload, parse_object, parse_options, receive
@@ -108,18 +108,11 @@ def _align(
 
 
 def _pronouncer(options: schemas.AlignOptions) -> Pronouncer:
-    """Raises SettingsError, AnnotationSyntaxError, InvalidRequest."""
-    if options.phones:
-        return Pronouncer(dictionaries.Dictionary({}), options.language, as_phones=True)
+    """Raises SettingsError, AnnotationSyntaxError."""
+    own = None
     if options.dictionary is not None:
         own = dictionaries.read(options.dictionary.encode("utf-8", "surrogatepass"), name="the dictionary")
-        return Pronouncer(own, options.language)
-    if options.language.split("-")[0] != "en":
-        raise InvalidRequest(
-            f"expected a dictionary or phones with the language {options.language!r}, for only English has one",
-            pointer="language",
-        )
-    return Pronouncer(dictionaries.english(), options.language)
+    return pronouncer_of(own, language=options.language, phones=options.phones, oov=options.oov)
 
 
 def _parse_align(upload: Upload, query: QueryParams) -> tuple[schemas.AlignOptions, bytes]:
