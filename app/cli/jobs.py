@@ -1,4 +1,4 @@
-"""`phonechain jobs ...`: train, label and evaluate with a service."""
+"""`phonechain jobs ...`: train, label, align and evaluate with a service."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ Key = Annotated[
 ]
 Wait = Annotated[bool, typer.Option("--wait", "-w", help="Wait until the job ends, showing its progress.")]
 Id = Annotated[str, typer.Argument(metavar="JOB", help="Id of the job.")]
+Format = Annotated[list[str] | None, typer.Option(help="Annotation format of the result; repeatable.")]
+Out = Annotated[Path | None, typer.Option("--out", "-o", help="Wait for the job and write its result to this file.")]
 CORPUS = "Id of a corpus, or a folder, zip or tar file to upload."
 URL = "http://127.0.0.1:8000"
 
@@ -48,7 +50,8 @@ def _corpus_id(client: Client, corpus: str, **settings: str | None) -> str:
         made = client.upload_corpus(path, name=path.stem, **given)
     else:
         return corpus
-    print(f"corpus {made['id']}: {made['utterances']} utterances, {made['segments']} segments", file=sys.stderr)
+    counted = "" if made["segments"] is None else f", {made['segments']} segments"
+    print(f"corpus {made['id']}: {made['utterances']} utterances{counted}", file=sys.stderr)
     for problem in made["problems"][:5]:
         print(f"left out {problem['file']}: {problem['message']}", file=sys.stderr)
     return str(made["id"])
@@ -145,7 +148,7 @@ def train(
 def label(
     corpus: Annotated[str, typer.Argument(help=CORPUS)],
     model: Annotated[str, typer.Option("--model", "-m", help="Model: NAME, NAME@VERSION or an alias.")] = "default",
-    format: Annotated[list[str] | None, typer.Option(help="Annotation format of the result; repeatable.")] = None,
+    format: Format = None,
     tier: options.Tier = None,
     n_best: Annotated[int, typer.Option(help="Number of labels to list per segment.", min=1)] = 1,
     fix: options.Fix = False,
@@ -158,9 +161,7 @@ def label(
     ] = None,
     gaps: options.Gaps = "across",
     max_gap: options.MaxGap = 0.2,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Wait for the job and write its result to this file.")
-    ] = None,
+    out: Out = None,
     wait: Wait = False,
     url: Url = URL,
     key: Key = None,
@@ -171,13 +172,83 @@ def label(
     labelling = {"fix": fix, "on_bad_segment": on_bad_segment, "gaps": gaps, "max_gap": max_gap}
     with _client(url, key) as client:
         id = _corpus_id(client, corpus, tier=tier, on_bad_segment=on_bad_segment, fix="true" if fix else None)
-        formats = {"formats": format} if format else {}
-        job = client.start(kind="label", corpus=id, model=model, n_best=n_best, tier=tier, **labelling, **formats)
-        try:
-            _report_start(client, job, wait or out is not None, as_json)
-        finally:
-            if out is not None:
-                _fetch(client, job["id"], out, "corpus")
+        asked = {"kind": "label", "corpus": id, "model": model, "n_best": n_best, "tier": tier, **labelling}
+        _run_split(client, asked, format, out, wait, as_json)
+
+
+def _run_split(
+    client: Client, asked: dict[str, Any], formats: list[str] | None, out: Path | None, wait: bool, as_json: bool
+) -> None:
+    """Start a job whose result is files and rows, and fetch that where it is asked for, also of a job that failed."""
+    job = client.start(**asked, **({"formats": formats} if formats else {}))
+    try:
+        _report_start(client, job, wait or out is not None, as_json)
+    finally:
+        if out is not None:
+            _fetch(client, job["id"], out, "corpus")
+
+
+@jobs.command("align")
+def align(
+    corpus: Annotated[str, typer.Argument(help=CORPUS)],
+    refine: Annotated[
+        bool, typer.Option("--refine", help="Refine the boundaries of annotations instead of finding them anew.")
+    ] = False,
+    spread: Annotated[
+        float, typer.Option(help="Expected error (seconds) of the given boundaries, for --refine.", min=0.001)
+    ] = 0.03,
+    dictionary: Annotated[
+        Path | None, typer.Option("--dictionary", "-d", help="Pronunciation dictionary, in the format of MFA or Kaldi.")
+    ] = None,
+    phones: Annotated[bool, typer.Option("--phones", help="Transcripts are phones separated by blanks.")] = False,
+    language: Annotated[str, typer.Option(help="Language in which numbers are spelled out.")] = "en",
+    oov: Annotated[
+        str | None, typer.Option(help="Words that the dictionary lacks: guess or refuse.", metavar="guess|refuse")
+    ] = None,
+    tier: options.Tier = None,
+    channel: Annotated[str, typer.Option(help="Channel to read: an index from 0, or mix.")] = "mix",
+    format: Format = None,
+    out: Out = None,
+    wait: Wait = False,
+    url: Url = URL,
+    key: Key = None,
+    as_json: options.Json = False,
+) -> None:
+    """Align a corpus with its transcripts."""
+    own = None if dictionary is None else _dictionary_text(dictionary)
+    asked = {
+        "refine": refine, "spread": spread, "phones": phones, "language": language, "oov": oov, "tier": tier,
+        "channel": channel, "dictionary": own,
+    }  # fmt: skip
+    with _client(url, key) as client:
+        id = _corpus_id(client, corpus, tier=tier, holds=None if refine else "transcripts")
+        _run_split(client, {"kind": "align", "corpus": id, **asked}, format, out, wait, as_json)
+
+
+def _dictionary_text(path: Path) -> str:
+    """A dictionary file as text, checked before anything is sent. Raises SettingsError, AnnotationSyntaxError."""
+    from phonechain.features.annotation.encoding import decode
+    from phonechain.features.words import dictionary
+
+    dictionary.read(path)
+    return decode(path.read_bytes())[0]
+
+
+@jobs.command("recognize")
+def recognize(
+    corpus: Annotated[str, typer.Argument(help=CORPUS)],
+    channel: Annotated[str, typer.Option(help="Channel to read: an index from 0, or mix.")] = "mix",
+    format: Format = None,
+    out: Out = None,
+    wait: Wait = False,
+    url: Url = URL,
+    key: Key = None,
+    as_json: options.Json = False,
+) -> None:
+    """Find the phones of recordings without transcripts (experimental)."""
+    with _client(url, key) as client:
+        id = _corpus_id(client, corpus, holds="sound")
+        _run_split(client, {"kind": "recognize", "corpus": id, "channel": channel}, format, out, wait, as_json)
 
 
 @jobs.command("evaluate")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,12 +17,13 @@ from phonechain.app.storage.ids import new_id
 from phonechain.app.storage.tables import Corpus
 from phonechain.app.storage.workspace import Workspace
 from phonechain.features import corpora
-from phonechain.features.corpora import CorpusProblem
+from phonechain.features.corpora import CorpusProblem, transcripts
 from phonechain.features.errors import CorpusError
 
 MOST_PROBLEMS = 1000
 """Problems that a corpus lists; `problem_count` counts all."""
 MOST_LABELS = 2000
+LINK = "is a link out of the allowed folders"
 LONGEST_LINE = 16_384
 
 
@@ -84,7 +86,7 @@ def from_list(
         for number, raw in enumerate(lines, 1):
             if raw.isspace():
                 continue
-            line = _reference(raw, number, count, roots)
+            line = _reference(raw, number, count, roots, alone=options.get("holds") == "sound")
             if line.id in ids:
                 raise CorpusError(
                     f"line {number}: expected ids that differ, got {line.id[:80]!r} again", pointer=f"line {number}"
@@ -108,7 +110,7 @@ def from_list(
     )  # fmt: skip
 
 
-def _reference(raw: bytes, number: int, index: int, roots: Sequence[str]) -> Line:
+def _reference(raw: bytes, number: int, index: int, roots: Sequence[str], *, alone: bool) -> Line:
     where = f"line {number}"
     if len(raw) > LONGEST_LINE:
         raise CorpusError(f"{where}: expected at most {LONGEST_LINE} bytes, got {len(raw)}", pointer=where)
@@ -118,7 +120,7 @@ def _reference(raw: bytes, number: int, index: int, roots: Sequence[str]) -> Lin
         raise CorpusError(f"{where}: expected a JSON object, got something else", pointer=where) from None
     if not isinstance(entry, dict):
         raise CorpusError(f"{where}: expected a JSON object, got {type(entry).__name__}", pointer=where)
-    for key in ("audio", "annotation"):
+    for key in ("audio",) if alone else ("audio", "annotation"):
         if not isinstance(entry.get(key), str) or not entry[key]:
             raise CorpusError(
                 f"{where}: expected {key!r}, a path or URL, got {str(entry.get(key))[:80]}", pointer=where
@@ -126,7 +128,8 @@ def _reference(raw: bytes, number: int, index: int, roots: Sequence[str]) -> Lin
     for key in ("id", "speaker", "split"):
         if not isinstance(entry.get(key), str | None):
             raise CorpusError(f"{where}: expected {key!r} to be text, got {str(entry[key])[:80]}", pointer=where)
-    audio, annotation = (allowed(entry[key], roots, where) for key in ("audio", "annotation"))
+    audio = allowed(entry["audio"], roots, where)
+    annotation = "" if alone else allowed(entry["annotation"], roots, where)
     name = entry.get("id") or Path(audio).stem
     return Line(index, name, audio, annotation, entry.get("speaker"), entry.get("split"))
 
@@ -135,6 +138,8 @@ def _scan(
     workspace: Workspace, root: Path, name: str, source: str, location: str, options: dict[str, Any], *,
     roots: Sequence[str] | None = None, hidden: bool = False,
 ) -> Corpus:  # fmt: skip
+    if options.get("holds", "segments") != "segments":
+        return _scan_recordings(workspace, root, name, source, location, options, roots=roots, hidden=hidden)
     read = corpora.read(
         root,
         layout=options.get("layout"),
@@ -163,6 +168,41 @@ def _scan(
     )  # fmt: skip
 
 
+def _scan_recordings(
+    workspace: Workspace, root: Path, name: str, source: str, location: str, options: dict[str, Any], *,
+    roots: Sequence[str] | None = None, hidden: bool = False,
+) -> Corpus:  # fmt: skip
+    """A corpus without segments: recordings with transcripts, or alone."""
+    read = (
+        transcripts.read(root, table=_table(root, options.get("table"), roots))
+        if options["holds"] == "transcripts"
+        else transcripts.read_sound(root)
+    )
+    if roots is not None:
+        for one in [*read.recordings]:
+            if not all(_inside(path, roots) for path in (one.audio, one.transcript) if path is not None):
+                read.recordings.remove(one)
+                read.problems.append(CorpusProblem(one.audio, None, LINK))
+        read.problems = [p if _inside(p.file, roots) else CorpusProblem(p.file, None, LINK) for p in read.problems]
+    if not read.recordings:
+        raise CorpusError(f"no recording can be used out of {len(read.problems)} files")
+    lines = (
+        Line(
+            n, r.id, _relative(r.audio, root), "" if r.transcript is None else _relative(r.transcript, root),
+            r.speaker, r.split,
+        )
+        for n, r in enumerate(read.recordings)
+    )  # fmt: skip
+    return Corpus(
+        id=new_id(), name=name, source=source, location=location, manifest=_store_lines(workspace, lines),
+        options=options, utterances=len(read.recordings), segments=None, labels={},
+        speakers=len({r.speaker for r in read.recordings if r.speaker is not None}),
+        splits=dict(Counter(r.split for r in read.recordings if r.split is not None)),
+        problems=[_problem_to_json(p, root) for p in read.problems[:MOST_PROBLEMS]],
+        problem_count=len(read.problems), notices=[], hidden=hidden,
+    )  # fmt: skip
+
+
 def _table(root: Path, name: str | None, roots: Sequence[str] | None) -> Path | None:
     """The table of speakers and splits. Raises InvalidRequest where it is not inside the corpus."""
     if name is None:
@@ -175,16 +215,15 @@ def _table(root: Path, name: str | None, roots: Sequence[str] | None) -> Path | 
 
 def _leave_out_links(read: corpora.Corpus, roots: Sequence[str]) -> None:
     """Leave out files that are links to elsewhere, and what was said of their content."""
-    links = "is a link out of the allowed folders"
     kept, problems = [], []
     for problem in read.problems:
         inside = _inside(problem.file, roots)
-        problems.append(problem if inside else CorpusProblem(problem.file, None, links))
+        problems.append(problem if inside else CorpusProblem(problem.file, None, LINK))
     for utterance in read.utterances:
         if all(_inside(path, roots) for path in (utterance.audio, utterance.annotation) if path is not None):
             kept.append(utterance)
         else:
-            problems.append(CorpusProblem(utterance.audio, None, links))
+            problems.append(CorpusProblem(utterance.audio, None, LINK))
     read.utterances, read.problems = kept, problems
 
 
@@ -194,6 +233,10 @@ def _store_manifest(workspace: Workspace, read: corpora.Corpus, root: Path) -> s
         for n, u in enumerate(read.utterances)
         if u.annotation is not None
     )
+    return _store_lines(workspace, lines)
+
+
+def _store_lines(workspace: Workspace, lines: Iterable[Line]) -> str:
     with workspace.store.writing() as file:
         for data in manifest.render(lines):
             file.write(data)

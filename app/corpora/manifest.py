@@ -1,7 +1,8 @@
 """The list of a corpus's utterances, one JSON object a line, kept as a blob.
 
 A line has `id`, `audio`, `annotation`; and `speaker` and `split` where known. Paths are relative to the corpus;
-in a corpus by reference they are absolute, or URLs. Jobs take ranges of lines.
+in a corpus by reference they are absolute, or URLs. In corpora without segments `annotation` is a transcript, or empty.
+Jobs take ranges of lines.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from phonechain.app.samples import EXAMPLES
 from phonechain.app.schemas import align
 from phonechain.app.schemas.classify import ClassifyAnswer, ClassifyBody, ClassifyOptions, SpeakersAnswer
 from phonechain.app.schemas.corpora import RegisterCorpus
-from phonechain.app.schemas.jobs import EvaluateJob, LabelJob, TrainJob
+from phonechain.app.schemas.jobs import AlignJob, EvaluateJob, LabelJob, RecognizeJob, TrainJob
 from phonechain.app.schemas.problems import Problem
 from phonechain.features.annotation import FORMATS
 
@@ -147,6 +147,8 @@ def _add_models(schema: dict[str, Any]) -> None:
             (TrainJob, "validation"),
             (LabelJob, "validation"),
             (EvaluateJob, "validation"),
+            (AlignJob, "validation"),
+            (RecognizeJob, "validation"),
             (RegisterCorpus, "validation"),
         ],
         ref_template=_REF,
@@ -161,7 +163,10 @@ def _add_models(schema: dict[str, Any]) -> None:
     known.update(answers["$defs"])
     known.update(forms["$defs"])
     known.update(align.models())
-    kinds = {"train": "TrainJob", "label": "LabelJob", "evaluate": "EvaluateJob"}
+    kinds = {
+        "train": "TrainJob", "label": "LabelJob", "evaluate": "EvaluateJob",
+        "align": "AlignJob", "recognize": "RecognizeJob",
+    }  # fmt: skip
     known["JobRequest"] = {
         "oneOf": [{"$ref": _REF.format(model=name)} for name in kinds.values()],
         "discriminator": {

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from phonechain.app.jobs import tasks
 from phonechain.app.settings import SECRETS, Settings, cores, variable
-from phonechain.app.storage.tables import Job
+from phonechain.app.storage.tables import SPLIT, Job
 from phonechain.app.storage.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ class DaskCluster:
         given, key = self.workspace.as_dict(), task_key(job.id)
         options: dict[str, Any] = {"pure": False, "retries": 0}
         resources = job.spec.get("resources") or None
-        if job.kind == "label":
+        if job.kind in SPLIT:
             # A later part has a lower priority, so that jobs share the workers by turns.
             parts = [
                 self._client.submit(
@@ -124,7 +124,7 @@ class DaskCluster:
                 )
                 for n in range(job.spec["parts"])
             ]
-            end = self._client.submit(tasks.end_label, given, job.id, *parts, key=key, **options)
+            end = self._client.submit(tasks.end_parts, given, job.id, *parts, key=key, **options)
         else:
             end = self._client.submit(tasks.run_job, given, job.id, key=key, resources=resources, **options)
         fire_and_forget(end)

@@ -13,6 +13,7 @@ from phonechain.features.errors import PhonechainError
 
 if TYPE_CHECKING:
     from phonechain.model.labeler import PhoneLabeler
+    from phonechain.model.segmental.aligner import PhoneAligner
 
 MOST_MODELS = 2
 """Loaded models that a worker keeps from task to task."""
@@ -35,6 +36,18 @@ def _loaded(blobs: str, folder: str, digest: str) -> PhoneLabeler:
 def labeler(workspace: Workspace, digest: str) -> PhoneLabeler:
     """The model of a blob, loaded once a worker. Raises ModelFileError, FileNotFoundError."""
     return _loaded(workspace.blobs, workspace.folder, digest)
+
+
+@lru_cache(maxsize=MOST_MODELS)
+def _loaded_aligner(blobs: str, folder: str, digest: str) -> PhoneAligner:
+    from phonechain.model.segmental.aligner import PhoneAligner
+
+    return PhoneAligner.load(Workspace("", blobs, folder).store.local(digest))
+
+
+def aligner(workspace: Workspace, digest: str) -> PhoneAligner:
+    """The alignment model of a blob, loaded once a worker. Raises ModelFileError, FileNotFoundError."""
+    return _loaded_aligner(workspace.blobs, workspace.folder, digest)
 
 
 def error_to_json(error: Exception) -> dict[str, Any]:

@@ -15,6 +15,7 @@ def _load() -> None:
         "phonechain.features.mfcc",
         "soundfile",
         "phonechain.app.jobs.label",
+        "phonechain.app.jobs.align",
         "phonechain.app.jobs.train",
         "phonechain.app.jobs.evaluate",
         "phonechain.model.labeler",

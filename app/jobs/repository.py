@@ -30,6 +30,7 @@ from phonechain.app.storage.tables import (
     QUEUED,
     RESULT_BLOBS,
     RUNNING,
+    SPLIT,
     SUCCEEDED,
     TERMINAL,
     UNFINISHED,
@@ -66,7 +67,7 @@ def progress_json(job: Job) -> dict[str, Any]:
 def job_to_json(job: Job) -> dict[str, Any]:
     """A job as it is answered."""
     links = {"self": f"/jobs/{job.id}", "events": f"/jobs/{job.id}/events", "errors": f"/jobs/{job.id}/errors"}
-    if job.state in TERMINAL and (job.result is not None or job.kind == "label"):
+    if job.state in TERMINAL and (job.result is not None or job.kind in SPLIT):
         links["result"] = f"/jobs/{job.id}/result"
     if job.state not in TERMINAL:
         links["cancel"] = f"/jobs/{job.id}/cancel"
@@ -93,7 +94,7 @@ def _request_to_json(job: Job) -> dict[str, Any]:
     spec: Mapping[str, Any] = job.spec
     hidden = ("part", "parts", "total", "corpus_name")
     out = {k: v for k, v in spec.items() if k not in hidden and v not in (None, {}, [], "")}
-    for name in ("model", "base"):
+    for name in ("model", "base", "dictionary"):
         if isinstance(out.get(name), dict):
             out[name] = {k: v for k, v in out[name].items() if k != "blob"}
     return out
@@ -322,7 +323,7 @@ def claim(db: Database, id: str) -> Job | None:
 def begin(db: Database, id: str, total: int, unit: str) -> None:
     """The first part of a sharded job runs: no attempt is counted, parts are done once by their number."""
     with db.write() as session:
-        values = {"state": RUNNING, "started": time.time(), "stage": "label", "total": total, "unit": unit}
+        values = {"state": RUNNING, "started": time.time(), "stage": Job.kind, "total": total, "unit": unit}
         _change(session, [Job.id == id, Job.state == QUEUED], values, "state")
 
 
@@ -375,7 +376,7 @@ def finish_shard(db: Database, shard: Shard, errors: Sequence[FileError], total:
         done = {
             "done": Job.done + shard.utterances,
             "failed_files": Job.failed_files + shard.failed, "bytes": Job.bytes + size,
-            "total": total, "unit": "utterances", "stage": "label", "stalls": 0,
+            "total": total, "unit": "utterances", "stage": Job.kind, "stalls": 0,
         }  # fmt: skip
         job = _change(session, where, done, "progress")
         if job is not None and session.get(Shard, (shard.job, shard.number)) is not None:

@@ -11,35 +11,56 @@ import json
 import sqlite3
 import tempfile
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from phonechain.app.jobs import repository
-from phonechain.app.jobs.label import ROWS
-from phonechain.app.storage.tables import FileError, Shard
+from phonechain.app.jobs.parts import ROWS
+from phonechain.app.storage.tables import FileError, Job, Shard
 from phonechain.app.storage.workspace import Workspace
 
 Format = Literal["zip", "jsonl", "csv"]
 Sort = Literal["corpus", "doubt", "given"]
-"""`doubt`: the least probable answers first. `given`: the least probable labels of the input first."""
+"""`doubt`: the least certain answers first, of alignments the boundaries. `given`: the least probable labels of the input."""
 
-COLUMNS = (
-    "utterance", "speaker", "split", "start", "end", "label", "posterior", "given", "given_posterior", "given_rank",
-    "compared_as", "skipped",
+
+@dataclass(frozen=True)
+class Table:
+    """The columns of a kind's segments, and which of their numbers each order sorts by, the lowest first."""
+
+    columns: tuple[str, ...]
+    sorts: Mapping[str, str]
+
+
+LABELS = Table(
+    (
+        "utterance", "speaker", "split", "start", "end", "label", "posterior", "given", "given_posterior", "given_rank",
+        "compared_as", "skipped",
+    ),
+    {"doubt": "posterior", "given": "given_posterior"},
+)  # fmt: skip
+ALIGNMENTS = Table(
+    (
+        "utterance", "speaker", "split", "start", "end", "label", "word", "guessed", "within_20_ms", "start_low",
+        "start_high", "posterior", "given_start", "log_posterior_per_phone",
+    ),
+    {"doubt": "within_20_ms", "given": "posterior"},
 )  # fmt: skip
 MEDIA_TYPES = {"zip": "application/zip", "jsonl": "application/jsonl", "csv": "text/csv; charset=utf-8"}
 CHUNK = 1 << 16
 
 
-def stream(workspace: Workspace, id: str, format: Format, sort: Sort) -> Iterator[bytes]:
+def stream(workspace: Workspace, job: Job, format: Format, sort: Sort) -> Iterator[bytes]:
     """The result in pieces."""
-    parts = repository.shards(workspace.db, id)
+    parts, table = repository.shards(workspace.db, job.id), LABELS if job.kind == "label" else ALIGNMENTS
     lines: Iterator[str]
     if format == "zip":
-        yield from _zip(workspace, id, parts, sort)
+        yield from _zip(workspace, job.id, parts, table, sort)
         return
-    lines = _json_lines(workspace, parts, sort) if format == "jsonl" else _csv_lines(workspace, parts, sort)
+    make = _json_lines if format == "jsonl" else _csv_lines
+    lines = make(workspace, parts, table, sort)
     yield from _gathered(line.encode() for line in lines)
 
 
@@ -61,7 +82,7 @@ def _rows(workspace: Workspace, parts: Sequence[Shard]) -> Iterator[dict[str, An
                 yield json.loads(line)
 
 
-def _json_lines(workspace: Workspace, parts: Sequence[Shard], sort: Sort) -> Iterator[str]:
+def _json_lines(workspace: Workspace, parts: Sequence[Shard], table: Table, sort: Sort) -> Iterator[str]:
     """An utterance a line; sorted by its most doubtful segment."""
     if sort == "corpus":
         return (json.dumps(row, ensure_ascii=False) + "\n" for row in _rows(workspace, parts))
@@ -69,7 +90,7 @@ def _json_lines(workspace: Workspace, parts: Sequence[Shard], sort: Sort) -> Ite
         workspace,
         (
             (
-                min((_certainty(s, sort) for s in row["segments"]), default=2.0),
+                min((_certainty(s, table, sort) for s in row["segments"]), default=2.0),
                 json.dumps(row, ensure_ascii=False) + "\n",
             )
             for row in _rows(workspace, parts)
@@ -77,11 +98,14 @@ def _json_lines(workspace: Workspace, parts: Sequence[Shard], sort: Sort) -> Ite
     )
 
 
-def _csv_lines(workspace: Workspace, parts: Sequence[Shard], sort: Sort) -> Iterator[str]:
+def _csv_lines(workspace: Workspace, parts: Sequence[Shard], table: Table, sort: Sort) -> Iterator[str]:
     """A segment a line, under a heading."""
-    yield _csv(COLUMNS)
+    yield _csv(table.columns)
     lines = (
-        (_certainty(segment, sort), _csv([{**row, **segment}.get(column, "") for column in COLUMNS]))
+        (
+            _certainty(segment, table, sort),
+            _csv([{**row, **segment, **_aligned(row, segment)}.get(c, "") for c in table.columns]),
+        )
         for row in _rows(workspace, parts)
         for segment in row["segments"]
     )
@@ -91,9 +115,21 @@ def _csv_lines(workspace: Workspace, parts: Sequence[Shard], sort: Sort) -> Iter
         yield from _sorted(workspace, lines)
 
 
-def _certainty(segment: dict[str, Any], sort: Sort) -> float:
+def _aligned(row: dict[str, Any], segment: dict[str, Any]) -> dict[str, Any]:
+    """What a segment of an alignment says in the columns that its row or its word has."""
+    if "start_interval" not in segment:
+        return {}
+    low, high = segment["start_interval"]
+    word = row["words"][segment["word"]] if segment.get("word") is not None and row.get("words") else {}
+    return {
+        "start_low": low, "start_high": high, "word": word.get("written", ""), "guessed": "yes" if word.get("guessed") else "",
+        "log_posterior_per_phone": row.get("transcript", {}).get("log_posterior_per_phone", ""),
+    }  # fmt: skip
+
+
+def _certainty(segment: dict[str, Any], table: Table, sort: Sort) -> float:
     """What is sorted by. A label that the model does not know, or that is not given, comes after all others."""
-    value = segment.get("given_posterior" if sort == "given" else "posterior")
+    value = segment.get(table.sorts[sort]) if sort in table.sorts else None
     return 2.0 if value is None else float(value)
 
 
@@ -147,7 +183,7 @@ class _Out(io.RawIOBase):
         return out
 
 
-def _zip(workspace: Workspace, id: str, parts: Sequence[Shard], sort: Sort) -> Iterator[bytes]:
+def _zip(workspace: Workspace, id: str, parts: Sequence[Shard], table: Table, sort: Sort) -> Iterator[bytes]:
     """The annotation files as the corpus names them, `segments.csv`, and `errors.csv` where there were any."""
     out = _Out()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as target:
@@ -161,7 +197,7 @@ def _zip(workspace: Workspace, id: str, parts: Sequence[Shard], sort: Sort) -> I
                         if len(out.pieces) >= CHUNK:
                             yield out.taken()
         for name, lines in (
-            ("segments.csv", _csv_lines(workspace, parts, sort)),
+            ("segments.csv", _csv_lines(workspace, parts, table, sort)),
             ("errors.csv", _error_lines(workspace, id)),
         ):
             with target.open(zipfile.ZipInfo(name), "w", force_zip64=True) as member:

@@ -11,18 +11,22 @@ from typing import Any
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
+from phonechain.app.alignment.transcripts import pronouncer_of
 from phonechain.app.corpora import repository as corpora
 from phonechain.app.corpora import splits
 from phonechain.app.jobs import repository, train, webhooks
 from phonechain.app.models.catalog import ModelCatalog
 from phonechain.app.problems.errors import InvalidRequest, JobGone, KeyReused
-from phonechain.app.schemas.jobs import EvaluateJob, LabelJob, TrainJob
+from phonechain.app.schemas.jobs import AlignJob, EvaluateJob, LabelJob, RecognizeJob, TrainJob
 from phonechain.app.settings import Settings
 from phonechain.app.storage import quotas
 from phonechain.app.storage.database import Database
 from phonechain.app.storage.ids import new_id
 from phonechain.app.storage.tables import Corpus, Job, Replay
 from phonechain.features.errors import SettingsError
+from phonechain.features.words import dictionary as dictionaries
+
+AnyJob = TrainJob | LabelJob | EvaluateJob | RecognizeJob
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +60,7 @@ def digest_of(*parts: Any) -> str:
 
 
 def spec_of(
-    asked: TrainJob | LabelJob | EvaluateJob, corpus: Corpus, models: ModelCatalog, settings: Settings,
+    asked: AnyJob, corpus: Corpus, models: ModelCatalog, settings: Settings,
     hold: Callable[[str], None],
 ) -> dict[str, Any]:  # fmt: skip
     """Everything that the workers need to know, fixed at this moment: a retry must not meet another model.
@@ -66,8 +70,12 @@ def spec_of(
     """
     common = {"corpus": corpus.id, "corpus_name": corpus.name, "resources": asked.resources}
     if isinstance(asked, TrainJob):
+        _check_segments(corpus, asked.kind)
         splits.check(corpus.splits, split=asked.split, dev=asked.dev)
         return {**common, **_train(asked, models, hold)}
+    if isinstance(asked, RecognizeJob):
+        return {**common, **_align(asked, corpus, models, settings, hold)}
+    _check_segments(corpus, asked.kind)
     model = models.resolve(asked.model, hold).reference()
     if isinstance(asked, EvaluateJob):
         splits.check(corpus.splits, split=asked.split)
@@ -99,11 +107,49 @@ def spec_of(
         "max_seconds": settings.max_audio_seconds,
         "max_segments": settings.max_segments,
     }
+    return {**common, "model": model, "options": options, **_shares(corpus, settings)}
+
+
+def _shares(corpus: Corpus, settings: Settings) -> dict[str, int]:
     part = settings.shard_files
-    return {
-        **common, "model": model, "options": options, "total": corpus.utterances, "part": part,
-        "parts": -(-corpus.utterances // part),
-    }  # fmt: skip
+    return {"total": corpus.utterances, "part": part, "parts": -(-corpus.utterances // part)}
+
+
+def _check_segments(corpus: Corpus, kind: str) -> None:
+    """Raises InvalidRequest for a corpus whose recordings have no segments."""
+    if (holds := corpus.options.get("holds") or "segments") != "segments":
+        raise InvalidRequest(
+            f"a job of kind {kind} reads a corpus of segments; this one was taken in with holds={holds}: "
+            "align or recognise it first",
+            pointer="corpus", value=holds,
+        )  # fmt: skip
+
+
+def _align(
+    asked: RecognizeJob, corpus: Corpus, models: ModelCatalog, settings: Settings, hold: Callable[[str], None]
+) -> dict[str, Any]:
+    """Raises InvalidRequest, SettingsError, AnnotationSyntaxError."""
+    options: dict[str, Any] = {"formats": asked.formats, "channel": asked.channel}
+    spec: dict[str, Any] = {"options": options, **_shares(corpus, settings)}
+    holds = corpus.options.get("holds") or "segments"
+    if isinstance(asked, AlignJob):
+        if holds == "sound" or (asked.refine and holds != "segments"):
+            wanted = "segments" if asked.refine else "transcripts or segments"
+            raise InvalidRequest(
+                f"expected a corpus of {wanted} to align, got one that was taken in with holds={holds}",
+                pointer="corpus", value=holds,
+            )  # fmt: skip
+        options |= asked.model_dump(include={"refine", "spread", "phones", "language", "oov"})
+        options["tier"] = asked.tier if asked.tier is not None else corpus.options.get("tier")
+        own = None
+        if asked.dictionary is not None:
+            data = asked.dictionary.encode("utf-8", "surrogatepass")
+            own = dictionaries.read(data, name="the dictionary")
+            with models.workspace.claiming(hold).store.writing() as file:
+                file.write(data)
+            spec["dictionary"] = {"blob": file.digest, "words": len(own)}
+        pronouncer_of(own, language=asked.language, phones=asked.phones, oov=asked.oov)
+    return {**spec, "model": models.aligner_file(hold).reference()}
 
 
 def _train(asked: TrainJob, models: ModelCatalog, hold: Callable[[str], None]) -> dict[str, Any]:
@@ -127,7 +173,7 @@ def _train(asked: TrainJob, models: ModelCatalog, hold: Callable[[str], None]) -
 
 
 def create(
-    db: Database, models: ModelCatalog, settings: Settings, asked: TrainJob | LabelJob | EvaluateJob, key: Key | None,
+    db: Database, models: ModelCatalog, settings: Settings, asked: AnyJob, key: Key | None,
     corpus: Corpus | None, hold: Callable[[str], None], submitter: Submitter,
 ) -> Answer:  # fmt: skip
     """Add a job, or answer what was answered to its key before. `corpus` came with the request and is new; `hold` keeps

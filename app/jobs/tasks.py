@@ -50,12 +50,12 @@ def run_job(given: Mapping[str, Any], id: str) -> str:
 
 
 def run_part(given: Mapping[str, Any], id: str, number: int) -> str:
-    """Run one part of a labelling job."""
+    """Run one part of a job that is split over a corpus."""
     workspace = Workspace.here(given)
     try:
-        from phonechain.app.jobs import label
+        from phonechain.app.jobs import parts
 
-        label.run_part(workspace, id, number)
+        parts.run_part(workspace, id, number)
     except repository.Cancelled:
         retry_database(repository.cancelled, workspace.db, id)
         return "cancelled"
@@ -70,8 +70,8 @@ def run_part(given: Mapping[str, Any], id: str, number: int) -> str:
     return "done"
 
 
-def end_label(given: Mapping[str, Any], id: str, *parts: Any) -> str:
-    """After all parts of a labelling job: it has succeeded if every part is there."""
+def end_parts(given: Mapping[str, Any], id: str, *parts: Any) -> str:
+    """After all parts of a job: it has succeeded if every part is there."""
     workspace = Workspace.here(given)
     try:
         job = retry_database(repository.get, workspace.db, id)

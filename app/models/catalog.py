@@ -237,6 +237,25 @@ class ModelCatalog:
             known = self._files[name] = ModelFile(entry.name, entry.version, digest, store.local(digest))
         return known
 
+    def aligner_file(self, hold: Callable[[str], None]) -> ModelFile:
+        """The file of the shipped alignment model, as a job needs it; `hold` is called with its digest.
+
+        Raises:
+            StorageFull, DatabaseAway.
+        """
+        from phonechain.model import ALIGNMENT, pretrained_path
+        from phonechain.model.files import modelfile
+
+        known = self._files.get(ALIGNMENT)
+        if known is not None:
+            hold(known.blob)
+        if known is None or not known.path.exists():
+            path, store = pretrained_path(ALIGNMENT), self.workspace.claiming(hold).store
+            digest = store.put(path)
+            known = ModelFile(ALIGNMENT, modelfile.read_header(path).version, digest, store.local(digest))
+            self._files[ALIGNMENT] = known
+        return known
+
     def loaded(self) -> list[Entry]:
         """Every model in memory."""
         with self._lock:

@@ -17,6 +17,11 @@ class CorpusOptions(BaseModel):
 
     name: str = Field("corpus", description="For people.", min_length=1, max_length=200, pattern=PLAIN)
     tier: str | None = Field(None, description="Tier of the phones in the annotations.", max_length=1000, pattern=PLAIN)
+    holds: Literal["segments", "transcripts", "sound"] = Field(
+        "segments",
+        description="What the files beside the recordings are: annotations with `segments`; `transcripts`, as text or in "
+        "annotations, for jobs that align; or nothing that is looked at (`sound`), for jobs that recognise.",
+    )
     layout: str | None = Field(None, description="Layout; left out, it is recognised.", max_length=40, pattern=PLAIN)
     table: str | None = Field(
         None, description="Table of speakers and splits inside the corpus; else utterances.tsv.", max_length=1000,

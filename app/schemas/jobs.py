@@ -8,13 +8,22 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_valida
 from pydantic_core import PydanticCustomError
 
 from phonechain.app.labelling.pipeline import MAX_GAP
+from phonechain.app.schemas.align import MAX_DICTIONARY, OOV, Oov
 from phonechain.app.schemas.classify import LabelMap, parse_channel
 from phonechain.features.annotation import FORMATS, format_named
 
 State = Literal["queued", "running", "cancelling", "succeeded", "failed", "cancelled"]
-Kind = Literal["train", "label", "evaluate"]
+Kind = Literal["train", "label", "evaluate", "align", "recognize"]
 Text = Annotated[str, Field(max_length=10_000, pattern="^[^\x00]*$")]
 Name = Annotated[str, Field(min_length=1, max_length=200, pattern="^[^\x00]*$")]
+
+
+def known_formats(value: list[str]) -> list[str]:
+    """The names of annotation formats, each once. Raises PydanticCustomError."""
+    found = [format_named(name) for name in value]
+    if None in found:
+        raise PydanticCustomError("format", "expected formats out of {names}", {"names": ", ".join(FORMATS)})
+    return list(dict.fromkeys(form.name for form in found if form is not None))
 
 
 class _Asked(BaseModel):
@@ -117,13 +126,45 @@ class LabelJob(_Asked):
         "are not compared.",
     )
 
-    @field_validator("formats")
-    @classmethod
-    def _known(cls, value: list[str]) -> list[str]:
-        found = [format_named(name) for name in value]
-        if None in found:
-            raise PydanticCustomError("format", "expected formats out of {names}", {"names": ", ".join(FORMATS)})
-        return list(dict.fromkeys(form.name for form in found if form is not None))
+    _known = field_validator("formats")(known_formats)
+
+
+class RecognizeJob(_Asked):
+    """Find the phones of every recording of a corpus. Experimental: the model's card says how many are wrong."""
+
+    kind: Literal["recognize"]
+    formats: list[str] = Field(
+        default_factory=lambda: ["textgrid"],
+        description="Annotation formats of the files in the result; rows of JSON and CSV can be had in any case.",
+        max_length=len(FORMATS),
+    )
+    channel: Annotated[int | Literal["mix"], BeforeValidator(parse_channel)] = Field(
+        "mix", description="Channel, or `mix`."
+    )
+    _known = field_validator("formats")(known_formats)
+
+
+class AlignJob(RecognizeJob):
+    """Align every recording of a corpus with its transcript, or with the words or phones of its annotation."""
+
+    kind: Literal["align"]  # type: ignore[assignment]
+    tier: str | None = Field(
+        None, description="Tier of annotations that holds the words or phones; else the corpus's.", max_length=1000
+    )
+    refine: bool = Field(
+        False, description="Move the boundaries of annotations to where they fit best nearby; for corpora of segments."
+    )
+    spread: float = Field(
+        0.03, gt=0, le=1, description="Seconds by which given boundaries are thought to be off, with `refine`."
+    )
+    phones: bool = Field(False, description="Transcripts are phones with blanks between them, not words.")
+    language: str = Field("en", description="Language in which numbers are read out.", max_length=20)
+    dictionary: str | None = Field(
+        None,
+        description="Pronunciations that are used instead of the English ones, in MFA's format.",
+        max_length=MAX_DICTIONARY,
+    )
+    oov: Oov = Field(None, description=OOV)
 
 
 class EvaluateJob(_Asked):
@@ -143,7 +184,7 @@ class EvaluateJob(_Asked):
     )
 
 
-JobRequest = Annotated[TrainJob | LabelJob | EvaluateJob, Field(discriminator="kind")]
+JobRequest = Annotated[TrainJob | LabelJob | EvaluateJob | AlignJob | RecognizeJob, Field(discriminator="kind")]
 
 
 class Progress(BaseModel):

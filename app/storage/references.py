@@ -133,9 +133,9 @@ def named(session: Session) -> set[str]:
 
 
 def _of_unfinished(session: Session) -> set[str]:
-    """The models that jobs still need."""
+    """The models and dictionaries that jobs still need."""
     specs = session.scalars(select(Job.spec).where(Job.state.in_(UNFINISHED)))
-    return {(spec.get(use) or {}).get("blob", "") for spec in specs for use in ("model", "base")}
+    return {(spec.get(use) or {}).get("blob", "") for spec in specs for use in ("model", "base", "dictionary")}
 
 
 def _remove(workspace: Workspace, digest: str, holder: str | None) -> bool:

@@ -33,7 +33,9 @@ STATES: Final = (QUEUED, RUNNING, CANCELLING, SUCCEEDED, FAILED, CANCELLED)
 UNFINISHED: Final = (QUEUED, RUNNING, CANCELLING)
 TERMINAL: Final = (SUCCEEDED, FAILED, CANCELLED)
 
-KINDS: Final = ("train", "label", "evaluate")
+KINDS: Final = ("train", "label", "evaluate", "align", "recognize")
+SPLIT: Final = ("label", "align", "recognize")
+"""Kinds whose work is split over the utterances of a corpus, with a result as far as they have come."""
 
 RESULT_BLOBS: Final = ("blob", "evaluation", "segments_blob")
 """Members of a job's result that name blobs: what it made, the figures of its evaluation, the segments behind them."""

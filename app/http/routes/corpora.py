@@ -56,7 +56,9 @@ def corpus_to_json(corpus: Corpus) -> dict[str, Any]:
         "problem_count": corpus.problem_count,
         "warnings": corpus.notices,
         "options": {
-            k: v for k, v in corpus.options.items() if v not in (None, [], False, "refuse") and k != "fingerprint"
+            k: v
+            for k, v in corpus.options.items()
+            if v not in (None, [], False, "refuse", "segments") and k != "fingerprint"
         },
         "created": timestamp(corpus.created),
     }

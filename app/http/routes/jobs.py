@@ -1,4 +1,4 @@
-"""`/jobs`: training, labelling and evaluation that outlive their request."""
+"""`/jobs`: training, labelling, alignment and evaluation that outlive their request."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from phonechain.app.schemas.jobs import FileErrorOut, FileErrorPage, JobOut, Job
 from phonechain.app.schemas.problems import refusals
 from phonechain.app.services import Services
 from phonechain.app.storage import references
-from phonechain.app.storage.tables import TERMINAL, Corpus
+from phonechain.app.storage.tables import SPLIT, TERMINAL, Corpus
 from phonechain.app.storage.workspace import Workspace
 
 router = APIRouter(prefix="/jobs", tags=["jobs"], dependencies=[Depends(check_query)])
@@ -119,7 +119,11 @@ async def _receive(
         body = uploads.parse_object(text.encode())
         if "corpus" in body:
             raise InvalidRequest("expected a corpus or files, got both", pointer="corpus")
-        kept = {"on_bad_segment": "skip"} if body.get("on_bad_segment") == "skip" else {}
+        kept: dict[str, Any] = {"on_bad_segment": "skip"} if body.get("on_bad_segment") == "skip" else {}
+        if body.get("kind") == "recognize":
+            kept["holds"] = "sound"
+        elif body.get("kind") == "align" and not body.get("refine"):
+            kept["holds"] = "transcripts"
         corpus, digests = await bundle.receive(files, services.settings, workspace, kept, services.take_in)
     return {**body, "corpus": corpus.id}, corpus, digests
 
@@ -222,23 +226,26 @@ def events(
 def result(
     id: str, services: ServicesDep, db: DatabaseDep, owner: OwnerDep,
     format: Annotated[
-        results.Format, Query(description="For labels: annotation files, or rows of JSON or CSV.")
+        results.Format, Query(description="For labels and alignments: annotation files, or rows of JSON or CSV.")
     ] = "zip",
     sort: Annotated[
         Literal["corpus", "doubt", "given"],
-        Query(description="For rows: by doubt in the answer, or in the label that was given, the most doubtful first."),
+        Query(
+            description="For rows: by doubt in the answer (of alignments: in the boundary), or in the label that was given, "
+            "the most doubtful first."
+        ),
     ] = "corpus",
 ) -> Response:  # fmt: skip
-    """The labels (as far as a cancelled or failed job had come), the model file (of a cancelled training that of its best
-    epoch, if it had one), or the evaluation.
+    """The labels or alignments (as far as a cancelled or failed job had come), the model file (of a cancelled training that
+    of its best epoch, if it had one), or the evaluation.
     """
     workspace, job = services.workspace, repository.get(db, id, owner)
-    if job.state not in TERMINAL or (job.kind != "label" and job.result is None):
+    if job.state not in TERMINAL or (job.kind not in SPLIT and job.result is None):
         raise NoResult(f"no result: the job is {job.state}", details={"state": job.state})
-    if job.kind == "label":
+    if job.kind in SPLIT:
         name = f"{job.id}.{format}"
         headers = {"Content-Disposition": f'attachment; filename="{name}"'}
-        pieces = results.stream(workspace, id, format, sort)
+        pieces = results.stream(workspace, job, format, sort)
         return StreamingResponse(pieces, media_type=results.MEDIA_TYPES[format], headers=headers)
     assert job.result is not None
     path = workspace.store.local(job.result["blob"])

@@ -1,0 +1,222 @@
+"""Jobs of kinds align and recognize, over HTTP: corpora with transcripts, annotations to refine, sound alone."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import signal
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from phonechain.features import annotation as notation
+from tests.app.conftest import Client
+from tests.app.jobs import conftest, speech
+from tests.app.jobs.conftest import started
+
+TEXT = "In being comparatively modern."
+COUNT = 6
+
+
+@pytest.fixture(scope="module")
+def recordings(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Six recordings by two speakers, with text beside them; one says a word of no language, one has none."""
+    root = tmp_path_factory.mktemp("recordings")
+    for n in range(COUNT):
+        wav, _ = speech.utterance(n)
+        place = root / f"s{n % 2}"
+        place.mkdir(exist_ok=True)
+        (place / f"u{n}.wav").write_bytes(wav)
+        (place / f"u{n}.{'lab' if n % 3 else 'txt'}").write_text(TEXT if n != 4 else "in 読書 modern")
+    (root / "s0" / "alone.wav").write_bytes(speech.utterance(9)[0])
+    return root
+
+
+@pytest.fixture(scope="module")
+def transcribed(service: Client, recordings: Path) -> dict[str, Any]:
+    answer = service.post(
+        "/corpora?name=spoken&holds=transcripts",
+        content=speech.zipped(recordings),
+        headers={"content-type": "application/zip"},
+    )
+    assert answer.status_code == 201, answer.text
+    return answer.json()
+
+
+def ended(client: Client, job: dict[str, Any]) -> dict[str, Any]:
+    """The job when it has ended; workers load torch and two models before the first part."""
+    return conftest.ended(client, job, 1200)
+
+
+def rows_of(service: Client, job: dict[str, Any]) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in service.get(f"/jobs/{job['id']}/result?format=jsonl").text.splitlines()]
+
+
+def table_of(service: Client, job: dict[str, Any], sort: str) -> list[dict[str, str]]:
+    text = service.get(f"/jobs/{job['id']}/result?format=csv&sort={sort}").text
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def test_a_corpus_with_transcripts_is_aligned(service: Client, transcribed: dict[str, Any]) -> None:
+    assert transcribed["utterances"] == COUNT
+    assert transcribed["segments"] is None
+    assert transcribed["speakers"] == 2
+    assert transcribed["options"]["holds"] == "transcripts"
+    assert [(p["file"], p["message"]) for p in transcribed["problems"]] == [
+        ("s0/alone.wav", "this audio file has no annotation beside it")
+    ]
+    job = ended(service, started(service, kind="align", corpus=transcribed["id"], formats=["textgrid", "htk"]))
+    assert job["state"] == "succeeded", job
+    assert job["progress"]["stage"] == "align"
+    assert job["progress"]["done"] == job["progress"]["total"] == COUNT
+    assert job["request"]["model"]["name"] == "english-alignment"
+    assert job["result"]["utterances"] == COUNT
+    assert job["result"]["failed"] == job["failed_files"] == 1
+    [error] = service.get(f"/jobs/{job['id']}/errors").json()["errors"]
+    assert error["utterance"] == "u4"
+    assert error["type"] == "/problems/transcript"
+    assert "読書" in error["detail"]
+
+    rows = rows_of(service, job)
+    assert [r["utterance"] for r in rows] == ["u0", "u2", "u1", "u3", "u5"]
+    wav, _ = speech.utterance(3)
+    direct = service.post("/align", files={"audio": wav}, data={"text": TEXT}).json()
+    row = next(r for r in rows if r["utterance"] == "u3")
+    assert row["segments"] == direct["segments"]
+    assert row["words"] == direct["words"]
+    assert row["transcript"] == direct["transcript"]
+    assert row["speaker"] == "s1"
+
+    lines = table_of(service, job, "doubt")
+    assert len(lines) == job["result"]["segments"] == sum(len(r["segments"]) for r in rows)
+    certainties = [float(line["within_20_ms"]) for line in lines]
+    assert certainties == sorted(certainties)
+    assert certainties[0] < 1.0
+    assert {line["word"] for line in lines} >= {"In", "being", "comparatively", "modern"}
+    borne_out = [float(line["posterior"]) for line in table_of(service, job, "given")]
+    assert borne_out == sorted(borne_out)
+
+    with zipfile.ZipFile(io.BytesIO(service.get(f"/jobs/{job['id']}/result").content)) as archive:
+        assert archive.testzip() is None
+        names = archive.namelist()
+        read = notation.read(archive.read("textgrid/s1/u3.TextGrid"))
+        assert [t.name for t in read.tiers] == ["words", "phones", "phones posterior", "phones certainty"]
+        assert [s.label for s in read.tiers[0].entries if s.label] == ["In", "being", "comparatively", "modern"]
+        assert len([n for n in names if n.startswith("htk/")]) == COUNT - 1
+        errors = list(csv.DictReader(io.StringIO(archive.read("errors.csv").decode())))
+        assert [e["utterance"] for e in errors] == ["u4"]
+
+
+def test_boundaries_of_a_corpus_are_refined(service: Client, corpus: dict[str, Any]) -> None:
+    job = ended(service, started(service, kind="align", corpus=corpus["id"], refine=True, spread=0.02))
+    assert job["state"] == "succeeded", job
+    rows = rows_of(service, job)
+    assert len(rows) == corpus["utterances"]
+    assert all(row["input"] == "refine" for row in rows)
+    assert all("given_start" in s for row in rows for s in row["segments"])
+    with zipfile.ZipFile(io.BytesIO(service.get(f"/jobs/{job['id']}/result").content)) as archive:
+        read = notation.read(archive.read("train/s0/u0000.TextGrid"))
+        assert [len(t.entries) for t in read.tiers][:1] == [speech.SEGMENTS]  # the tier that came is kept
+
+
+def test_sound_alone_is_recognised(service: Client) -> None:
+    files = [("files", (f"a{n}.wav", speech.utterance(n)[0])) for n in (1, 2)]
+    answer = service.post("/jobs", files=files, data={"job": json.dumps({"kind": "recognize"})})
+    assert answer.status_code == 202, answer.text
+    job = ended(service, answer.json())
+    assert job["result"]["utterances"] == 2, job
+    rows = rows_of(service, job)
+    direct = service.post("/recognize", files={"audio": speech.utterance(1)[0]}).json()
+    assert rows[0]["segments"] == direct["segments"]
+    assert table_of(service, job, "doubt")[0]["label"]
+
+
+def test_ones_own_dictionary_goes_with_the_job(service: Client, transcribed: dict[str, Any]) -> None:
+    words = "in IH N\nbeing B IY IH NG\ncomparatively K AH M P EH R AH T IH V L IY\n"
+    words += "modern 0.7 M AA D ER N\nmodern 0.3 M AO D ER N\n"
+    job = ended(service, started(service, kind="align", corpus=transcribed["id"], dictionary=words))
+    assert job["state"] == "succeeded", job
+    assert job["request"]["dictionary"] == {"words": 4}
+    row = rows_of(service, job)[0]
+    assert row["words"][-1]["pronunciation"] in (["M", "AA", "D", "ER", "N"], ["M", "AO", "D", "ER", "N"])
+    assert row["words"][-1]["posterior"] < 1.0
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        (
+            {"kind": "label"},
+            "a job of kind label reads a corpus of segments; this one was taken in with holds=transcripts",
+        ),
+        ({"kind": "evaluate"}, "align or recognise it first"),
+        ({"kind": "train", "name": "x"}, "align or recognise it first"),
+        ({"kind": "align", "refine": True}, "expected a corpus of segments to align"),
+        ({"kind": "align", "language": "de"}, "expected a dictionary or phones with the language 'de'"),
+        ({"kind": "align", "dictionary": "word\n"}, "expected phones after 'word'"),
+        ({"kind": "align", "formats": ["word"]}, "expected formats out of"),
+        ({"kind": "align", "spread": 0}, "spread"),
+        ({"kind": "recognize", "refine": True}, "refine"),
+    ],
+)
+def test_a_job_that_cannot_be_done_is_refused(
+    service: Client, transcribed: dict[str, Any], asked: dict[str, Any], message: str
+) -> None:
+    answer = service.post("/jobs", json={"corpus": transcribed["id"], **asked})
+    assert answer.status_code == 422, answer.text
+    assert message in answer.text
+
+
+def test_a_cancelled_job_keeps_what_it_has(own_service: Any, recordings: Path, tmp_path: Path) -> None:
+    with own_service(workers=1, shard_files=1) as client:
+        corpus = client.post(
+            "/corpora?holds=transcripts", content=speech.zipped(recordings), headers={"content-type": "application/zip"}
+        ).json()
+        job = started(client, kind="align", corpus=corpus["id"])
+        while client.get(f"/jobs/{job['id']}").json()["progress"]["done"] < 2:
+            assert client.get(f"/jobs/{job['id']}").json()["state"] in ("queued", "running")
+        assert client.post(f"/jobs/{job['id']}/cancel").status_code == 202
+        done = ended(client, job)
+        assert done["state"] == "cancelled", done
+        rows = rows_of(client, job)
+        assert 0 < len(rows) + done["failed_files"] == done["progress"]["done"] < COUNT
+
+
+def workers() -> set[int]:
+    """The processes of this one that run tasks."""
+    found = set()
+    for place in Path("/proc").iterdir():
+        if place.name.isdecimal():
+            try:
+                parent = int((place / "stat").read_text().rpartition(")")[2].split()[1])
+                command = (place / "cmdline").read_bytes()
+            except (OSError, IndexError):
+                continue
+            if parent == os.getpid() and b"spawn_main" in command:
+                found.add(int(place.name))
+    return found
+
+
+def test_a_killed_worker_loses_nothing(own_service: Any, recordings: Path) -> None:
+    before = workers()
+    with own_service(workers=1, shard_files=1) as client:
+        corpus = client.post(
+            "/corpora?holds=transcripts", content=speech.zipped(recordings), headers={"content-type": "application/zip"}
+        ).json()
+        job = started(client, kind="align", corpus=corpus["id"])
+        while (now := client.get(f"/jobs/{job['id']}").json())["progress"]["done"] < 2:
+            assert now["state"] in ("queued", "running"), now
+        killed = workers() - before
+        assert killed
+        for pid in killed:
+            os.kill(pid, signal.SIGKILL)
+        done = ended(client, job)
+        assert done["state"] == "succeeded", done
+        assert done["progress"]["done"] == COUNT
+        assert done["failed_files"] == 1
+        calm = ended(client, started(client, kind="align", corpus=corpus["id"]))
+        assert rows_of(client, job) == rows_of(client, calm)
