@@ -15,6 +15,7 @@ from phonechain.features.errors import Notice
 from phonechain.features.files import printable_path
 
 if TYPE_CHECKING:
+    from phonechain.app.alignment.suspects import Checked, Suspect
     from phonechain.features.corpora import Corpus, CorpusProblem
     from phonechain.features.segments import Utterance
 
@@ -32,16 +33,29 @@ def check(
     audio: Annotated[
         bool, typer.Option("--audio/--no-audio", help="Decode the recordings and compare the segments with them.")
     ] = True,
+    align: Annotated[
+        bool, typer.Option("--align", help="Also list the boundaries that look wrong by the sound, and a better place.")
+    ] = False,
+    aligner: Annotated[
+        str, typer.Option(help="Alignment model file for --align, or default for English.", metavar="MODEL")
+    ] = common.DEFAULT,
+    doubtful: Annotated[
+        int | None, typer.Option(help="With --align: list the N least probable boundaries instead.", metavar="N", min=1)
+    ] = None,
     as_json: options.Json = False,
 ) -> None:
-    """List every problem of a corpus. The exit code is 1 if there are any."""
+    """List every problem of a corpus. The exit code is 1 if there are any.
+
+    --align is an opinion: boundaries that look wrong change nothing about the exit code.
+    """
     common.check_folder(corpus, "a corpus folder")
     reading = options.check_options(shift=shift, raw=raw)
     from phonechain.features import corpora
+    from phonechain.features.corpora.base import CorpusProblem
     from phonechain.features.corpora.check import check as check_audio
     from phonechain.features.phones.twins import twins
 
-    with common.bars() as bars:
+    with common.bars(every=10.0) as bars:
         read = corpora.read(
             corpus,
             tier=tier,
@@ -54,9 +68,11 @@ def check(
         problems, notices = read.problems, read.notices
         if audio:
             problems, notices = check_audio(read, progress=bars.counting("sound"))
+        checked = _check_boundaries(read, aligner, bars) if align else None
     notices = [*notices, *(pair.notice() for pair in twins(read.labels()))]
     problems = [each for problem in problems for each in problem.each or (problem,)]
     found = summary(read)
+    suspects = [] if checked is None else checked.wrong() if doubtful is None else checked.boundaries[:doubtful]
     if as_json:
         body = {
             "corpus": printable_path(corpus),
@@ -64,14 +80,55 @@ def check(
             "warnings": [notice.as_dict() for notice in notices],
             "summary": found,
         }
+        if checked is not None:
+            body["boundaries"] = [_suspect_to_json(s) for s in suspects]
+            body["boundaries_not_checked"] = [
+                {"file": printable_path(u.annotation or u.audio), "message": str(e)} for u, e in checked.failed
+            ]
         typer.echo(json.dumps(body, ensure_ascii=False, indent=2))
     else:
         for problem in problems:
             typer.echo(str(problem))
+        for suspect in suspects:
+            file = suspect.utterance.annotation or suspect.utterance.audio
+            typer.echo(str(CorpusProblem(file, suspect.line, str(suspect))))
         common.warn(notices)
         _print(found, printable_path(corpus), problems, notices, audio)
+        if checked is not None:
+            _print_checked(checked)
     if problems:
         raise typer.Exit(1)
+
+
+def _check_boundaries(read: Corpus, model: str, bars: common.Bars) -> Checked:
+    """Raises ModelFileError, SettingsError."""
+    from phonechain.app.alignment.suspects import check_corpus
+    from phonechain.app.cli.align import load_aligner
+
+    return check_corpus(load_aligner(model), read.utterances, progress=bars.counting("boundaries"))
+
+
+def _suspect_to_json(suspect: Suspect) -> dict[str, Any]:
+    return {
+        "file": printable_path(suspect.utterance.annotation or suspect.utterance.audio), "line": suspect.line,
+        "utterance": suspect.utterance.id, "segment": suspect.segment, "start": suspect.start, "label": suspect.label,
+        "before": suspect.before, "within_20_ms": round(suspect.right, 6), "better_start": suspect.better,
+        "better_within_20_ms": round(suspect.certainty, 6),
+    }  # fmt: skip
+
+
+def _print_checked(checked: Checked) -> None:
+    from phonechain.app.alignment.suspects import WRONG
+
+    count = len(checked.boundaries)
+    typer.echo(f"boundaries: {len(checked.wrong())} of {count} look wrong (less than {100 * WRONG:g} % within 20 ms)")
+    if checked.failed:
+        utterance, error = checked.failed[0]
+        file = printable_path(utterance.annotation or utterance.audio)
+        recordings = common.counted(len(checked.failed), "recording")
+        common.warn(
+            [Notice("boundaries-not-checked", f"boundaries of {recordings} not checked, the first {file}: {error}")]
+        )
 
 
 def summary(corpus: Corpus) -> dict[str, Any]:

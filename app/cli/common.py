@@ -190,6 +190,7 @@ class Bars:
         self._said = self._began
 
     def update(self, stage: str, done: int, total: int, note: str = "") -> None:
+        """Say how far a stage is."""
         if self.display.disable and self._every is not None and (now := time.monotonic()) - self._said >= self._every:
             self._said = now
             left = (now - self._began) * (total - done) / done if done else None

@@ -53,9 +53,9 @@ def run_part(given: Mapping[str, Any], id: str, number: int) -> str:
     """Run one part of a job that is split over a corpus."""
     workspace = Workspace.here(given)
     try:
-        from phonechain.app.jobs import parts
+        from phonechain.app.jobs import sharding
 
-        parts.run_part(workspace, id, number)
+        sharding.run_part(workspace, id, number)
     except repository.Cancelled:
         retry_database(repository.cancelled, workspace.db, id)
         return "cancelled"

@@ -102,10 +102,14 @@ def fit(words: Sequence[Sequence[int]], order: int) -> Chain:
     for n in range(order - 1, 0, -1):  # shorter ones count in how many different contexts they occur
         keys, kinds = np.unique(tables[0][0] & mask(n), return_counts=True)
         tables.insert(0, (keys, kinds.astype(np.float64)))
+    for n in range(2, order):  # words begin after units START alone: a history that is never counted, but backs off
+        keys, number = tables[n - 1]
+        if not find(keys, np.zeros(1, dtype=np.int64))[1][0]:
+            tables[n - 1] = np.concatenate([[0], keys]), np.concatenate([[0.0], number])
     logs, backoffs = [], []
     shorter = np.zeros(0)
     for n, (own, number) in enumerate(tables, 1):
-        discount = discounts(number)[np.minimum(number, 3).astype(int) - 1]
+        discount = discounts(number)[np.minimum(number, 3).astype(int)]
         histories, inverse = np.unique(own >> BITS, return_inverse=True)
         total = np.bincount(inverse, weights=number)
         weight = np.bincount(inverse, weights=discount) / total
@@ -126,11 +130,13 @@ def fit(words: Sequence[Sequence[int]], order: int) -> Chain:
 
 
 def discounts(number: NDArray[np.float64]) -> NDArray[np.float64]:
-    """What is taken from counts of one, two, and three and more (Chen and Goodman 1999, equation 26)."""
+    """[4] what is taken from counts of 0, 1, 2, and 3 and more (Chen and Goodman 1999, equation 26)."""
     n1, n2, n3, n4 = (max(1.0, float((number == k).sum())) for k in (1, 2, 3, 4))
     y = n1 / (n1 + 2 * n2)
-    found = np.array([1 - 2 * y * n2 / n1, 2 - 3 * y * n3 / n2, 3 - 4 * y * n4 / n3])
-    return np.clip(found, 0.1, [0.95, 1.9, 2.9])
+    found = [0.0]
+    for value in (1 - 2 * y * n2 / n1, 2 - 3 * y * n3 / n2, 3 - 4 * y * n4 / n3):  # a larger count keeps a larger rest
+        found.append(min(max(value, found[-1], 0.1), found[-1] + 0.95))
+    return np.array(found)
 
 
 def prune(chain: Chain, words: Sequence[Sequence[int]], size: int) -> Chain:

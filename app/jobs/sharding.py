@@ -1,0 +1,55 @@
+"""Jobs that are split over the utterances of a corpus: each part a range of them, done by the job's kind."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from phonechain.app.corpora import contents
+from phonechain.app.corpora import repository as corpora
+from phonechain.app.corpora.contents import Files
+from phonechain.app.corpora.manifest import Line
+from phonechain.app.jobs import execution, repository
+from phonechain.app.jobs.outage import Throttle, retry_database
+from phonechain.app.jobs.parts import Part, store
+from phonechain.app.storage import references
+from phonechain.app.storage.tables import Job, Shard
+from phonechain.app.storage.workspace import Workspace
+
+
+def run_part(workspace: Workspace, id: str, number: int) -> None:
+    """Do part `number` of a job, unless it is done or not wanted any more.
+
+    Raises:
+        Cancelled, Fenced, StorageFull, DatabaseAway, and whatever makes the whole job fail.
+    """
+    job = retry_database(repository.get, workspace.db, id)
+    spec = job.spec
+    retry_database(repository.begin, workspace.db, id, spec["total"], "utterances")
+    retry_database(repository.wanted, workspace.db, id)
+    if retry_database(repository.shard_done, workspace.db, id, number):
+        return
+    execution.one_thread()
+    with workspace.db.read() as session:
+        corpus = corpora.get(session, spec["corpus"])
+    size = spec["part"]
+    lines = list(contents.lines(workspace, corpus, number * size, size))
+    still_wanted = Throttle(lambda: repository.wanted(workspace.db, id))
+    part = _work(workspace, job, lines, contents.files(workspace, corpus), still_wanted)
+    with references.keeping(workspace) as keeping:
+        digest = retry_database(store, keeping.workspace, part)
+        made = Shard(
+            job=id, number=number, blob=digest, utterances=len(lines), segments=part.segments, failed=len(part.errors)
+        )
+        stored = workspace.store.size(digest)
+        retry_database(repository.finish_shard, workspace.db, made, part.errors, spec["total"], stored)
+
+
+def _work(workspace: Workspace, job: Job, lines: Sequence[Line], files: Files, still_wanted: Throttle) -> Part:
+    """The answers to the lines, by the job's kind."""
+    if job.kind == "label":
+        from phonechain.app.jobs import label
+
+        return label.run(workspace, job, lines, files, still_wanted)
+    from phonechain.app.jobs import align
+
+    return align.run(workspace, job, lines, files, still_wanted)
