@@ -179,7 +179,8 @@ def annotated(done: Aligned | Recognition, duration: float) -> Annotation:
         base = "words" if "words" not in taken else "words" + ANSWER
         own.append(Tier(free(base), "interval", [Segment(w.start, w.end, w.written) for w in answer.words]))
         if any(w.guessed for w in answer.words):
-            own.append(Tier(free(own[-1].name + " guessed"), "interval", _guessed(answer, duration)))
+            guessed = [Segment(w.start, w.end, w.written) for w in answer.words if w.guessed]
+            own.append(Tier(free(own[-1].name + " guessed"), "interval", guessed))
     phones = "phones" if "phones" not in taken else "phones" + ANSWER
     own.append(Tier(free(phones), "interval", answer.segments))
     posterior = [Segment(p.start, p.end, f"{p.posterior:.4f}") for p in answer.phones]
@@ -188,17 +189,6 @@ def annotated(done: Aligned | Recognition, duration: float) -> Annotation:
     own.append(Tier(free(own[-2].name + " certainty"), "interval", certainty))
     end = duration if source is None or source.end is None else max(duration, source.end)
     return Annotation([*kept, *own], "textgrid" if source is None else source.format, 0.0, end)
-
-
-def _guessed(answer: Alignment, duration: float) -> list[Segment]:
-    """The words whose pronunciation was guessed, and what lies between them, unlabelled."""
-    out: list[Segment] = []
-    for w in answer.words:
-        if w.guessed:
-            last = out[-1].end if out else 0.0
-            out += [Segment(last, w.start, None)] if w.start > last else []
-            out.append(Segment(w.start, w.end, w.written))
-    return [*out, Segment(out[-1].end, duration, None)] if duration > out[-1].end else out
 
 
 def render(done: Aligned | Recognition, format: str, *, duration: float, rate: int, recording: str | None) -> bytes:

@@ -10,8 +10,8 @@ from phonechain.features.errors import PhonechainError
 from phonechain.features.segments import Segment, Utterance
 from phonechain.model.segmental.aligner import PhoneAligner
 
-SPREAD = 0.06
-"""Seconds (a standard deviation) by which given boundaries may be off: wide, so that the sound decides."""
+SPREAD = 0.03
+"""Seconds (a standard deviation) by which given boundaries may be off."""
 
 WINDOW = 0.15
 """Seconds within which a better place is looked for."""

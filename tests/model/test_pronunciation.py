@@ -157,7 +157,7 @@ def test_the_shipped_guesser_knows_english(word, phones):
 
 
 def test_the_shipped_guesser_on_held_out_words():
-    """The figure of the whole held-out tenth is in experiments/ALIGNMENT.md; this is a part of it."""
+    """experiments/PRONUNCIATION.md has the figure on more words; these are a few of them."""
     _, held = learning.split(learning.entries(cmudict()))
     part = {w: held[w] for w in list(held)[::60]}
     assert learning.score(guesser.english(), part).phone_error < 0.10

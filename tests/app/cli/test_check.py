@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 import soundfile
 
+from phonechain.app import samples
 from phonechain.app.cli import main
 
 
@@ -136,3 +138,33 @@ def test_sound_without_a_header(corpus: Path, capfd: pytest.CaptureFixture[str])
     found = json.loads(capfd.readouterr().out)["summary"]
     assert (found["utterances"], found["hours"]) == (3, round(3 / 3600, 4))
     assert main(["check", str(corpus), "--raw", "16000,s16be"]) == 1  # half as long: the segments do not fit
+
+
+def test_boundaries_that_look_wrong_are_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A boundary of the sample moved by 60 ms is the least probable one; the place that fits better is near its own."""
+    rows = [line.split() for line in samples.SEGMENTS.with_suffix(".lab").read_text().splitlines()]
+    index = next(n for n in range(5, len(rows)) if int(rows[n][1]) - int(rows[n][0]) > 900_000)
+    right = int(rows[index][0]) / 1e7
+    moved = str(int(rows[index][0]) + 600_000)
+    rows[index - 1][1] = rows[index][0] = moved
+    shutil.copy(samples.AUDIO, tmp_path / "u.flac")
+    (tmp_path / "u.lab").write_text("".join(" ".join(row) + "\n" for row in rows))
+    assert main(["check", str(tmp_path), "--align", "--doubtful", "1", "--json"]) == 0
+    [found] = json.loads(capsys.readouterr().out)["boundaries"]
+    assert found["segment"] == index
+    assert found["start"] == pytest.approx(int(moved) / 1e7)
+    assert found["within_20_ms"] < 0.2 < found["better_within_20_ms"]
+    assert abs(found["better_start"] - right) < 0.03
+    assert main(["check", str(tmp_path), "--align", "--doubtful", "1"]) == 0
+    out = capsys.readouterr().out
+    assert f"u.lab:{index + 1}: the boundary at {int(moved) / 1e7:.3f} s between" in out
+    assert "look wrong" in out
+
+
+def test_labels_that_the_aligner_lacks_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copy(samples.AUDIO, tmp_path / "u.flac")
+    (tmp_path / "u.lab").write_text("0 5000000 QQ\n5000000 9000000 XX\n")
+    assert main(["check", str(tmp_path), "--align", "--json"]) == 0
+    body = json.loads(capsys.readouterr().out)
+    assert body["boundaries"] == []
+    assert "expected phones that the model knows" in body["boundaries_not_checked"][0]["message"]
