@@ -159,10 +159,12 @@ def test_each_bins_share_has_an_interval_over_the_units() -> None:
     right = random.random(3000) < confidence
     units = np.repeat(np.arange(60), 50).tolist()
     table = reliability_table(confidence, right, units=units)
-    inside = [
-        b.interval.low <= b.accuracy <= b.interval.high for b in table if b.interval and b.interval.low is not None
-    ]  # type: ignore[operator]
-    assert inside == [True] * 15
+    for b in table:
+        assert b.interval is not None
+        assert b.interval.low is not None
+        assert b.interval.high is not None
+        assert b.interval.low <= b.accuracy <= b.interval.high
+    assert len(table) == 15
     assert (
         sum(b.honest is True for b in table) >= 13
     )  # posteriors are what they say, so 95 % of the intervals hold them
