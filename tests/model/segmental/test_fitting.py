@@ -118,7 +118,7 @@ def test_another_label_set_keeps_what_hears(fitted, corpus):
     hears = [name for name in theirs if name.startswith("network.") or name in ("mean", "deviation")]
     assert len(hears) > 10
     assert all((mine[name] == theirs[name]).all() for name in hears)
-    assert not (mine["head.weight"] == theirs["head.weight"]).all()
+    assert len(mine["head.weight"]) == 5
 
 
 def test_the_same_labels_keep_every_weight(fitted, corpus):
