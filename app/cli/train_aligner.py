@@ -158,34 +158,29 @@ def _transcribed(request: Request, bars: common.Bars) -> list[Transcribed]:
 
 def _transcripts(request: Request, bars: common.Bars) -> list[Transcribed]:
     from phonechain.app.alignment import pipeline
-    from phonechain.app.alignment.transcripts import Pronouncer
-    from phonechain.app.cli.align_folder import transcript_of
-    from phonechain.features.corpora import AUDIO_SUFFIXES
+    from phonechain.app.alignment.transcripts import pronouncer_of
+    from phonechain.features.corpora import transcripts
+    from phonechain.features.corpora.pairing import read_bytes
     from phonechain.features.words import dictionary as dictionaries
     from phonechain.model.segmental.fitting import Transcribed
 
-    english = request.dictionary == "english"
-    pronouncer = Pronouncer(dictionaries.english() if english else dictionaries.read(Path(str(request.dictionary))))
-    recordings = sorted(p for p in request.corpus.rglob("*") if p.suffix.lower() in AUDIO_SUFFIXES and p.is_file())
-    found, left = [], []
-    for audio in recordings:
-        source = transcript_of(audio)
+    own = None if request.dictionary == "english" else dictionaries.read(Path(str(request.dictionary)))
+    pronouncer = pronouncer_of(own)
+    read = transcripts.read(request.corpus, table=request.table)
+    found, left = [], [str(problem) for problem in read.problems]
+    for one in read.recordings:
+        assert one.transcript is not None
         try:
-            if source is None:
-                raise CorpusError("no transcript beside it")
-            text = pipeline.read_source(source.read_bytes(), source.name, utterance=audio.stem)
+            text = pipeline.read_source(read_bytes(one.transcript), one.transcript.name, audio=one.audio.stem)
             if not isinstance(text, str):
-                raise CorpusError(f"{source.name} is an annotation, not a text")
-            key = audio.relative_to(request.corpus).with_suffix("").as_posix()
-            folder = audio.parent.relative_to(request.corpus).as_posix()
-            speaker = None if folder == "." else folder
+                raise CorpusError(f"{one.transcript.name} is an annotation, not a text")
             words = [_unstressed(w) for w in pronouncer.words(text)]
-            found.append(Transcribed(key, audio, words, speaker=speaker))
+            found.append(Transcribed(one.id, one.audio, words, speaker=one.speaker))
         except PhonechainError as error:
-            left.append(f"{audio}: {error}")
+            left.append(f"{one.audio}: {error}")
     corpora.report_left_out(bars, left)
     if not found:
-        raise CorpusError(f"no recordings with transcripts in {request.corpus}")
+        raise CorpusError(f"no recordings with transcripts that can be used in {request.corpus}")
     return found
 
 

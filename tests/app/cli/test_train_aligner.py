@@ -63,7 +63,7 @@ def test_a_model_that_aligns(tmp_path: Path, capfd: pytest.CaptureFixture[str], 
         (["--preset", "spn-semi-crf", "--resume"], "has none of these"),
         (["--preset", "spn-semi-crf", "--set", "l2=1"], "training.epochs"),
         (["--preset", "spn-semi-crf", "--set", "units=many"], "units"),
-        (["--preset", "spn-semi-crf", "--flat-start", "--dictionary", "english"], "no recordings with transcripts"),
+        (["--preset", "spn-semi-crf", "--flat-start", "--dictionary", "english"], "expected audio files"),
     ],
 )
 def test_wrong_use_is_one_line(
