@@ -180,7 +180,7 @@ def _run_split(
     client: Client, asked: dict[str, Any], formats: list[str] | None, out: Path | None, wait: bool, as_json: bool
 ) -> None:
     """Start a job whose result is files and rows, and fetch that where it is asked for, also of a job that failed."""
-    job = client.start(**asked, **({"formats": formats} if formats else {}))
+    job = client.start(**asked | ({"formats": formats} if formats else {}))
     try:
         _report_start(client, job, wait or out is not None, as_json)
     finally:

@@ -126,7 +126,7 @@ def test_ones_own_dictionary_and_phones(capsys, tmp_path):
             "2 words of the transcript are not in CMUdict: привет, 読書; they cannot be guessed",
         ),
         (["--text", "in", "--oov", "perhaps"], "--oov: expected guess or refuse"),
-        (["--text", "ja", "-d", "mine.dict", "--language", "de", "--oov", "guess"], "guessed in English alone"),
+        (["--text", "ja", "-d", "none.dict"], "expected a dictionary file, got none.dict: No such file"),
         (["--text", " ... "], "expected words in the transcript, got none"),
         (["--text", "comparatively " * 30], "the transcript is too long for the sound"),
         (["--text", "AA XX", "--phones"], "expected phones that the model knows"),

@@ -56,7 +56,7 @@ def test_expectation_maximisation_against_enumeration():
 def test_letters_get_the_chunks_that_they_stand_for():
     found = correspondence.fit([(w, tuple(p.split())) for w, p in WORDS.items()])
     assert found.align("tax", ("T", "AE", "K", "S")) == [("T",), ("AE",), ("K", "S")]
-    assert found.align("stack", ("S", "T", "AE", "K"))[:3] == [("S",), ("T",), ("AE",)]
+    assert (found.align("stack", ("S", "T", "AE", "K")) or [])[:3] == [("S",), ("T",), ("AE",)]
     assert found.align("a", ("AE", "K", "S")) is None
     best = max(paths("taxa", ("T", "AE", "K", "S", "AE")), key=lambda path: math.prod(
         found.table[a].get(c, 0.0) for a, c in zip("taxa", path, strict=True)))  # fmt: skip
@@ -109,8 +109,8 @@ def test_a_file_holds_what_was_trained(tmp_path):
     assert read.units == made.units
     for a, b in zip(read.chain.keys, made.chain.keys, strict=True):
         np.testing.assert_array_equal(a, b)
-    for a, b in zip(read.chain.logs, made.chain.logs, strict=True):
-        assert np.abs(a - b).max() <= ngrams.STEP / 2 + 1e-12
+    for c, d in zip(read.chain.logs, made.chain.logs, strict=True):
+        assert np.abs(c - d).max() <= ngrams.STEP / 2 + 1e-12
     assert learning.score(read, toy()).phone_error == 0.0
 
 

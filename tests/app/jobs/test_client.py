@@ -51,23 +51,6 @@ def test_a_folder_is_sent_trained_on_and_labelled(
     assert capfd.readouterr().err == "phonechain: unknown job 'nothing'\n"
 
 
-def test_recordings_are_aligned_and_recognised(url: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    folder = tmp_path / "spoken"
-    folder.mkdir()
-    for n in range(2):
-        (folder / f"u{n}.wav").write_bytes(speech.utterance(n)[0])
-        (folder / f"u{n}.txt").write_text("In being comparatively modern.")
-    table = tmp_path / "aligned.csv"
-    assert main(["jobs", "align", str(folder), "-o", str(table), "--url", url]) == 0
-    assert "2 utterances\n" in capfd.readouterr().err
-    words = {line["word"] for line in csv.DictReader(table.open())}
-    assert words >= {"In", "being", "comparatively", "modern"}
-    heard = tmp_path / "heard.zip"
-    assert main(["jobs", "recognize", str(folder), "-o", str(heard), "--format", "htk", "--url", url]) == 0
-    with zipfile.ZipFile(heard) as archive:
-        assert sorted(n for n in archive.namelist() if n.endswith(".lab")) == ["u0.lab", "u1.lab"]
-
-
 def test_the_client_follows_a_job(url: str, corpus_folder: Path, tmp_path: Path) -> None:
     with Client(url) as client:
         corpus = next(client.list_corpora())
@@ -113,3 +96,20 @@ def test_the_database_from_the_command_line(
     assert main(["keys", "revoke", id]) == 2
     assert main(["db", "downgrade", "base"]) == 0
     assert os.listdir(tmp_path) == ["data"]
+
+
+def test_recordings_are_aligned_and_recognised(url: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "spoken"
+    folder.mkdir()
+    for n in range(2):
+        (folder / f"u{n}.wav").write_bytes(speech.utterance(n)[0])
+        (folder / f"u{n}.txt").write_text("In being comparatively modern.")
+    table = tmp_path / "aligned.csv"
+    assert main(["jobs", "align", str(folder), "-o", str(table), "--url", url]) == 0
+    assert "2 utterances\n" in capfd.readouterr().err
+    words = {line["word"] for line in csv.DictReader(table.open())}
+    assert words >= {"In", "being", "comparatively", "modern"}
+    heard = tmp_path / "heard.zip"
+    assert main(["jobs", "recognize", str(folder), "-o", str(heard), "--format", "htk", "--url", url]) == 0
+    with zipfile.ZipFile(heard) as archive:
+        assert sorted(n for n in archive.namelist() if n.endswith(".lab")) == ["u0.lab", "u1.lab"]

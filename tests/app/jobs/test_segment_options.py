@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from phonechain.app.cli import main
-from phonechain.app.jobs.results import COLUMNS
+from phonechain.app.jobs.results import LABELS
 from phonechain.features import annotation as notation
 from phonechain.features.segments import Segment
 from phonechain.model.labeler import PhoneLabeler
@@ -58,7 +58,7 @@ def test_skipped_ones_are_in_every_result(service: Client) -> None:
     assert row["warnings"] == direct["warnings"]
     table = service.get(f"/jobs/{job['id']}/result?format=csv&sort=doubt").text
     lines = list(csv.DictReader(io.StringIO(table)))
-    assert tuple(lines[0]) == COLUMNS
+    assert tuple(lines[0]) == LABELS.columns
     assert [(line["label"], line["posterior"], line["given"]) for line in lines[-2:]] == [("", "", "X"), ("", "", "Z")]
     assert "zero length" in lines[-2]["skipped"]
     assert "past the end of the sound" in lines[-1]["skipped"]
