@@ -95,7 +95,7 @@ def write(
         data = render(labeler, model, ready, labelled, format, entropy=entropy, gop=gop, more=own)
         common.write_output(data, out)
     elif format == "json":
-        each = zip(tiers, more or [None] * len(tiers), strict=True)
+        each = zip(tiers, more or [{}] * len(tiers), strict=True)
         body = {"tiers": [to_json(labeler, model, *tier, entropy=entropy, gop=gop, more=own) for tier, own in each]}
         common.write_output(json.dumps(body, ensure_ascii=False, indent=2).encode("utf-8") + b"\n", out)
     else:
@@ -120,7 +120,7 @@ def print_tables(
 
     text = StringIO()
     console = common.console() if out is None else Console(file=text, width=200)
-    for (ready, labelled), own in zip(tiers, more or [None] * len(tiers), strict=True):
+    for (ready, labelled), own in zip(tiers, more or [{}] * len(tiers), strict=True):
         if named:
             console.print(ready.tier.name, markup=False)
         console.print(_table(ready, labelled, entropy, gop))

@@ -30,7 +30,7 @@ def url(registry: Registry, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         yield f"http://127.0.0.1:{port}"
 
 
-SEGMENTS = [{"start": 0.0, "end": 0.08, "label": "IH"}, {"start": 0.08, "end": 0.14}]
+SEGMENTS: list[dict[str, Any]] = [{"start": 0.0, "end": 0.08, "label": "IH"}, {"start": 0.08, "end": 0.14}]
 
 
 def test_one_recording_and_a_job(url: str, tmp_path: Path) -> None:

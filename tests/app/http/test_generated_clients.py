@@ -83,7 +83,7 @@ def test_python(port: int, document: Path, tmp_path: Path, monkeypatch: pytest.M
     names = operations(document)
     called: set[str] = set()
 
-    def call(name: str, *args: Any, status: int | None = 200, **more: Any) -> Any:
+    def call(name: str, /, *args: Any, status: int | None = 200, **more: Any) -> Any:
         tag = next(path.parent.name for path in (out / "api").rglob(f"{name}.py"))
         module = importlib.import_module(f"generated_client.api.{tag}.{name}")
         answer = module.sync_detailed(*args, client=client, **more)

@@ -21,7 +21,7 @@ from phonechain.features.segments import Segment
 from phonechain.model.labeler import PhoneLabeler
 from tests.app.conftest import Client, lab
 
-ALL = {"sequences": "3", "words": "true", "hidden": "true"}
+ALL: dict[str, Any] = {"sequences": "3", "words": "true", "hidden": "true"}
 WORDS = [("in", 0, 1), ("being", 2, 5), ("comparatively", 6, 17), ("modern", 18, 22)]
 
 
@@ -93,7 +93,7 @@ def test_nothing_of_it_is_there_unless_it_is_asked_for(client: Client) -> None:
 
 def test_chains_that_break_and_skipped_segments_keep_their_places(client: Client) -> None:
     rows = [(0.0, 0.08, "IH"), (0.08, 0.14, "N"), (0.2, 0.2, "B"), (0.5, 0.6, "AH"), (0.6, 0.7, "M"), (0.7, 0.8, "P")]
-    options = {"gaps": "break", "on_bad_segment": "skip", "sequences": "2", "hidden": "true"}
+    options: dict[str, Any] = {"gaps": "break", "on_bad_segment": "skip", "sequences": "2", "hidden": "true"}
     found = client.classify(segments=lab(*rows), **options).json()
     assert [(s["first"], s["last"]) for s in found["sequences"]] == [(0, 1), (3, 5)]
     assert [len(one["labels"]) for s in found["sequences"] for one in s["n_best"]] == [2, 2, 3, 3]
@@ -108,7 +108,7 @@ def test_chains_that_break_and_skipped_segments_keep_their_places(client: Client
         ({"sequences": "-1"}, "sequences"),
     ],
 )
-def test_wrong_options_are_refused(client: Client, options: dict[str, str], says: str) -> None:
+def test_wrong_options_are_refused(client: Client, options: dict[str, Any], says: str) -> None:
     response = client.classify(**options)
     assert response.status_code == 422
     assert says in response.text
@@ -249,7 +249,7 @@ def test_all_speakers_of_a_recording_are_answered_in_one_request(client: Client,
         ({"format": "htk"}, "expected a format with room for 2 tiers"),
     ],
 )
-def test_what_all_speakers_cannot_be_asked_with(client: Client, options: dict[str, str], says: str) -> None:
+def test_what_all_speakers_cannot_be_asked_with(client: Client, options: dict[str, Any], says: str) -> None:
     refused = client.classify(segments=TWO, all_speakers="true", **options)
     assert refused.status_code == 422
     assert says in refused.text

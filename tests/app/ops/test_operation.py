@@ -292,7 +292,7 @@ def test_what_others_send_cannot_forge_lines_or_fields() -> None:
     except ValueError:
         fault = sys.exc_info()
     record = logging.LogRecord("app", logging.INFO, "x", 1, "label %s", (FORGED,), fault)
-    record.facts = {"client": FORGED, "status": 404}  # type: ignore[attr-defined]
+    record.facts = {"client": FORGED, "status": 404}
     text, line = logs.Text().format(record), logs.Json().format(record)
     for one in (text.replace("\n", ""), line):
         assert not re.search("[\x00-\x1f\x7f-\x9f\u2028\u202e]", one)

@@ -97,7 +97,7 @@ def test_a_key_stores_so_much(serve: Callable[..., Any], tmp_path: Path) -> None
         def put(n: int, key: dict[str, str]) -> Any:
             return client.post("/corpora", content=archive(n), headers={"content-type": "application/zip"} | key)
 
-        taken = []
+        taken: list[str] = []
         while (answer := put(len(taken), mine)).status_code == 201:
             taken.append(answer.json()["id"])
         assert 1 <= len(taken) <= 5
