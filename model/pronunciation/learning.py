@@ -75,7 +75,7 @@ def stem(word: str) -> str:
     """A word without its inflection, roughly.
 
     >>> [stem(w) for w in ("baked", "bakes", "baker's", "baking", "stopping", "cities", "happily")]
-    ['bak', 'bak', 'bak', 'bak', 'stop', 'cit', 'happ']
+    ['bak', 'bak', 'bak', 'bak', 'stop', 'cit', 'hap']
     """
     word = re.sub(r"('s|s'|')$", "", word)
     bare = re.sub(r"(ness|ing|ed|ers?|est|ily|ly|ies|es|e|s|y)$", "", word)

@@ -362,6 +362,7 @@ def test_train_goes_on_from_a_model(tmp_path: Path, capfd: pytest.CaptureFixture
         lab.write_text(lab.read_text().replace(" N\n", " ny\n"))
     assert main(["train", str(corpus), "--out", str(third), "--epochs", "1", "--base", str(first)]) == 0
     err = capfd.readouterr().err
-    assert "starts anew, not from first@" in err
+    assert "starts from first@" in err
+    assert "with new labels: " in err
     assert "the label ny is not among its" in err
     assert main(["train", str(corpus), "--base", str(tmp_path / "none"), "--out", str(tmp_path / "x.safetensors")]) == 2

@@ -55,7 +55,7 @@ def test_the_name_says_the_format_and_what_is_lost_is_said(tmp_path: Path, capfd
     assert main(["convert", str(TEXTGRID), str(out)]) == 0
     assert out.read_text().startswith("0 800000 IH\n")
     err = capfd.readouterr().err
-    assert "took tier 'phones'" in err
+    assert "took tier" not in err  # a single tier of that name is no guess
     assert "has no room for further tiers: 'words' left out" in err
     assert f"wrote {out} (HTK label file)" in err
 
@@ -198,10 +198,10 @@ def test_warnings_of_a_tree_are_counted_or_all_shown(tmp_path: Path, capfd: pyte
     command = ["convert", str(tmp_path / "in"), str(tmp_path / "out"), "--to", "htk"]
     assert main(command) == 0
     err = capfd.readouterr().err
-    assert err.count("took tier 'phones'") == 1
+    assert err.count("has no room for further tiers") == 1
     assert f"2 files, the first {tmp_path / 'in/a.TextGrid'}: " in err
     assert main([*command, "--force", "--verbose"]) == 0
-    assert capfd.readouterr().err.count("took tier 'phones'") == 2
+    assert capfd.readouterr().err.count("has no room for further tiers") == 2
 
 
 def test_two_files_for_one_name(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -465,7 +465,8 @@ def test_the_first_key_is_an_admins(own_service: Callable[..., Any]) -> None:
 
 def test_a_service_that_nobody_uses_for_jobs_makes_nothing(own_service: Callable[..., Any], tmp_path: Path) -> None:
     with own_service(data=tmp_path / "data") as client:
+        before = threading.active_count()
         assert client.get("/models").status_code == 200
         assert client.classify(model="default").status_code == 200
         assert not (tmp_path / "data").exists()
-        assert threading.active_count() < 40
+        assert threading.active_count() - before < 10  # a cluster has dozens

@@ -221,7 +221,7 @@ def test_samples_are_counted_at_the_rate_of_the_sound(tmp_path):
 
 def test_the_tier_can_be_said_and_a_guess_is_told_once(tmp_path):
     grid = Annotation(
-        [Tier("words", "interval", [Segment(0, 1, "w")]), Tier("phones", "interval", [Segment(0, 1, "p")])], "json"
+        [Tier("words", "interval", [Segment(0, 1, "w")]), Tier("sounds", "interval", [Segment(0, 0.1, "p")])], "json"
     )
     make(tmp_path, {f"{n}.wav": b"" for n in "abc"} | {f"{n}.TextGrid": write(grid, "textgrid") for n in "abc"})
     corpus = corpora.read(tmp_path)

@@ -204,7 +204,7 @@ def test_very_little_to_train_on_is_said(tmp_path):
     few = [Utterance("u", tmp_path / "u.wav", [Segment(i, i + 1, label) for i, label in enumerate("aaaaab")])]
     notice = scarcity(few)
     assert notice is not None
-    assert "6 labelled segments in 1 recordings, 1 of 2 labels fewer than 5 times" in notice.message
+    assert "6 labelled segments in 1 recording, 1 of 2 labels fewer than 5 times" in notice.message
     assert scarcity(few * (FEW_SEGMENTS // 6 + 1)) is None
 
 
