@@ -67,7 +67,7 @@ const THEMES = /** @type {const} */ (["auto", "light", "dark"]);
 function frame() {
   const nav = /** @type {HTMLElement} */ (document.getElementById("nav"));
   append(nav, VIEWS.map(([href, text]) => h("a", { href, "data-view": href }, t(text))));
-  nav.append(h("a", { href: "docs" }, t("nav.docs")));
+  nav.append(h("a", { href: "guide" }, t("nav.guide")), h("a", { href: "docs" }, t("nav.docs")));
   const end = /** @type {HTMLElement} */ (document.getElementById("bar-end"));
   let theme = stored();
   const toggle = h("button", { class: "quiet", onclick: () => {

@@ -5,6 +5,7 @@ export const en = {
   "nav.train": "Train",
   "nav.jobs": "Jobs",
   "nav.models": "Models",
+  "nav.guide": "Guide",
   "nav.docs": "API",
   "theme.auto": "Theme: as the system has it",
   "theme.light": "Theme: light",
