@@ -228,10 +228,15 @@ class Section:
     """A part of a file that several parts of a form share, one after the other: written at the end, then read."""
 
     def __init__(self, shared: IO[bytes]) -> None:
-        self._shared, self._start, self._size, self._at = shared, shared.seek(0, 2), 0, 0
+        self._shared, self._start, self._size, self._at = shared, 0, 0, 0
 
     def write(self, data: bytes) -> int:
         """Add to the end."""
+        end = self._shared.seek(0, 2)
+        if (
+            self._size == 0
+        ):  # not earlier: the heads of all parts that come in one chunk are parsed before any is written
+            self._start = end
         self._size += len(data)
         return self._shared.write(data)
 

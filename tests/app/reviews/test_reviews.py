@@ -297,3 +297,18 @@ def test_a_corpus_holds_the_corrections(client: Client, review: str) -> None:
     assert body["labels"]["NEW"] == 1
     assert client.get(made.headers["location"]).json()["id"] == body["id"]
     assert client.post(f"/reviews/{'0' * 26}/corpus").status_code == 404
+
+
+def test_a_form_that_comes_in_one_chunk(client: Client, review: str) -> None:
+    """As browsers and curl send it: the heads of both parts are parsed before either is written."""
+    # httpx sends each part in a chunk of its own, so the body is made by hand
+    parts = (("audio", "a.flac", AUDIO), ("segments", "a.TextGrid", TEXTGRID))
+    body = b"".join(
+        f'--x\r\nContent-Disposition: form-data; name="{name}"; filename="{file}"\r\n\r\n'.encode()
+        + data + b"\r\n"
+        for name, file, data in parts
+    )  # fmt: skip
+    headers = {"Content-Type": "multipart/form-data; boundary=x"}
+    made = client.post(f"/reviews/{review}/files", content=body + b"--x--\r\n", headers=headers)
+    assert made.status_code == 201, made.text
+    assert made.json()["segments"] == 23
