@@ -20,6 +20,10 @@ from phonechain.app.problems import documents as problems
 from phonechain.app.problems.errors import HeadTooSlow, MalformedHead, Overloaded
 from phonechain.app.settings import Settings
 
+LINGER = 1.0
+"""Seconds for which a refused connection is still read, and what comes thrown away. Closed at once, the answer would be lost
+where more is on its way: the kernel answers that by a reset (RFC 9112, section 9.6)."""
+
 
 class Config(uvicorn.Config):
     """uvicorn's, with the service's settings for `Connection`."""
@@ -38,6 +42,7 @@ class Connection(H11Protocol):
         self.waits_since: float | None = None
         """When it began to keep the service waiting for a head, or for a body that nobody reads any more."""
         self._deadline: asyncio.TimerHandle | None = None
+        self._refused = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Wait for a first request, if there is room."""
@@ -54,6 +59,8 @@ class Connection(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         """More of a head or a body."""
+        if self._refused:
+            return
         super().data_received(data)
         self._watch()
 
@@ -73,7 +80,7 @@ class Connection(H11Protocol):
         idle = self.timeout_keep_alive_task is not None
         head = theirs is h11.IDLE and ours is h11.IDLE and not idle
         rest = theirs is h11.SEND_BODY and ours in (h11.DONE, h11.MUST_CLOSE, h11.CLOSED)
-        if not (head or rest) or self.transport.is_closing():
+        if not (head or rest) or self._refused or self.transport.is_closing():
             self._disarm()
         elif self._deadline is None:
             self.waits_since = time.monotonic()
@@ -97,8 +104,9 @@ class Connection(H11Protocol):
     def refuse(self, error: HeadTooSlow | MalformedHead | Overloaded) -> None:
         """Say why, where an answer can still be sent, and close the connection."""
         self._disarm()
-        if self.transport.is_closing():
+        if self.transport.is_closing() or self._refused:
             return
+        self._refused = True
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             body = problems.document(error)
             headers = {
@@ -112,4 +120,8 @@ class Connection(H11Protocol):
             )
             for event in (head, h11.Data(data=data), h11.EndOfMessage()):
                 self.transport.write(self.conn.send(event) or b"")
+            if self.transport.can_write_eof():
+                self.transport.write_eof()
+                self.loop.call_later(LINGER, self.transport.close)
+                return
         self.transport.close()

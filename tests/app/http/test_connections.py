@@ -56,6 +56,15 @@ def test_a_head_that_drips_is_not_waited_for(port: int) -> None:
     assert (status, problem["type"]) == (408, "/problems/head-slow")
 
 
+def test_an_answer_is_not_lost_where_more_is_on_its_way(port: int) -> None:
+    with connect(port) as connection:
+        connection.sendall(HEAD)
+        threading.Event().wait(0.8)  # the answer is out, and nothing was read of it yet
+        connection.sendall(b"X-A: b\r\n")
+        threading.Event().wait(0.2)
+        assert read_answer(connection)[0] == 408
+
+
 def test_the_second_head_of_a_connection_has_the_same_deadline(port: int) -> None:
     with connect(port) as connection:
         connection.sendall(HEAD + b"\r\n")
