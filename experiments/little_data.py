@@ -25,7 +25,7 @@ import soundfile
 from experiments import report
 from experiments.cells import commit
 from phonechain.features import corpora
-from phonechain.features.audio.reader import decode
+from phonechain.features.audio.utterances import decode_utterance
 from phonechain.features.segments import Segment, Utterance, prepare
 from phonechain.model import pretrained_path
 from phonechain.model.labeler import PhoneLabeler
@@ -82,7 +82,7 @@ def join(utterances: Sequence[Utterance], files: int, folder: Path) -> list[Utte
         segments: list[Segment] = []
         at = 0.0
         for index in group:
-            audio = decode(utterances[index].audio, channel=utterances[index].channel, rate=RATE)
+            audio = decode_utterance(utterances[index], rate=RATE)
             own, _ = prepare(utterances[index].segments, audio.duration)
             segments += [Segment(at + s.start, at + s.end, s.label) for s in own]
             sound += [audio.samples, np.zeros(int(PAUSE * RATE), dtype=np.float32)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from phonechain.features.audio.reader import decode
+from phonechain.features.audio.utterances import decode_utterance
 from phonechain.features.corpora.base import Corpus, CorpusProblem, NoticeCount, Progress, problem_of
 from phonechain.features.errors import Notice, PhonechainError
 from phonechain.features.segments import Utterance, prepare
@@ -36,9 +36,7 @@ def check(
     problems, counted = list(corpus.problems), NoticeCount()
     for done, utterance in enumerate(corpus.utterances, 1):
         try:
-            sound = decode(
-                utterance.audio, channel=utterance.channel, rate=RATE, max_seconds=max_seconds, raw=utterance.raw
-            )
+            sound = decode_utterance(utterance, rate=RATE, max_seconds=max_seconds)
         except PhonechainError as error:
             problems.append(problem_of(error, utterance.audio))
         except OSError as error:

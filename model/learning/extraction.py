@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from phonechain.features.audio.reader import Audio, decode, resample
+from phonechain.features.audio.reader import Audio, resample
+from phonechain.features.audio.utterances import decode_utterance
 from phonechain.features.augmentation import AugmentationSettings, clip
 from phonechain.features.errors import CorpusError, PhonechainError
 from phonechain.features.files import write_whole
@@ -89,7 +90,7 @@ def _featurise_one(
 ) -> Featurised:
     nothing = no_inputs(settings)
     try:
-        audio = decode(utterance.audio, channel=utterance.channel, rate=settings.rate, raw=utterance.raw)
+        audio = decode_utterance(utterance, rate=settings.rate)
         segments, _ = prepare(utterance.segments, audio.duration)
         made = Featurised(utterance, segments, extract_inputs(audio, segments, settings))
         if warps:

@@ -17,7 +17,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from phonechain.features.audio.reader import Audio, decode
+from phonechain.features.audio.reader import Audio
+from phonechain.features.audio.utterances import decode_utterance
 from phonechain.features.errors import CorpusError, PhonechainError
 from phonechain.features.mfcc import FeatureSettings, frames
 from phonechain.features.segments import Segment, Utterance
@@ -195,7 +196,7 @@ def _recordings(
     made = []
     for u in utterances:
         try:
-            audio = decode(u.audio, channel=u.channel, rate=aligner.features_.rate)
+            audio = decode_utterance(u, rate=aligner.features_.rate)
             segments = touching(u.segments, audio.duration, silence)
             if audio.duration > LONGEST:
                 raise CorpusError(
@@ -264,7 +265,7 @@ def calibrate(aligner: PhoneAligner, held: Sequence[_Recording]) -> None:
     chosen = held[:CALIBRATED_ON]
     if not chosen:
         return
-    sounds = [decode(r.utterance.audio, channel=r.utterance.channel, rate=aligner.features_.rate) for r in chosen]
+    sounds = [decode_utterance(r.utterance, rate=aligner.features_.rate) for r in chosen]
     best: tuple[float, float, NDArray[np.float64], NDArray[np.float64]] | None = None
     for temperature in TEMPERATURES:
         aligner.temperature_ = temperature
@@ -364,7 +365,7 @@ def _part(made: Sequence[_Recording], seed: int) -> tuple[list[_Recording], list
 
 def _realigned(aligner: PhoneAligner, r: _Recording, said: Transcribed) -> _Recording:
     """The recording with the boundaries that the aligner finds; with those that it has where it finds none."""
-    audio = decode(r.utterance.audio, rate=aligner.features_.rate)
+    audio = decode_utterance(r.utterance, rate=aligner.features_.rate)
     try:
         if said.phones:
             answer = aligner.align_phones(audio, [w.pronunciations[0].phones[0] for w in said.words])
