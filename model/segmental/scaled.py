@@ -103,15 +103,10 @@ def free(p: Potentials, bigram: Array, first: Array, last: Array) -> tuple[float
             break
         row = n - 1 - t
         np.dot(alpha, table, out=g[row])
-        top = float(g[row].max())
-        if not 1 / ROOM < top < ROOM:
-            if not 0.0 < top < np.inf:
-                return None
-            scale += np.log(top)
-            g[row : row + d] /= top
-            g_scale[row : row + d] = scale
-        else:
-            g_scale[row] = scale
+        renewed = _rescale(g[row : row + d], g_scale[row : row + d], scale)
+        if renewed is None:
+            return None
+        scale = renewed
     total = float(alpha @ np.exp(last))
     if not 0.0 < total < np.inf:
         return None
@@ -122,15 +117,10 @@ def free(p: Potentials, bigram: Array, first: Array, last: Array) -> tuple[float
     for t in range(n - 1, 0, -1):
         np.multiply(p.beginning[t], h[t + 1 : t + 1 + d], out=room)
         np.dot(np.add.reduce(room, 0), back, out=h[t])
-        top = float(h[t].max())
-        if not 1 / ROOM < top < ROOM:
-            if not 0.0 < top < np.inf:
-                return None
-            scale += np.log(top)
-            h[t : t + d] /= top
-            h_scale[t : t + d] = scale
-        else:
-            h_scale[t] = scale
+        renewed = _rescale(h[t : t + d], h_scale[t : t + d], scale)
+        if renewed is None:
+            return None
+        scale = renewed
     a, b = g[n - 1 :].strides
     began = as_strided(g[n - 1 :], (n, d, k), (-a, a, b))
     (c,) = g_scale.strides
@@ -139,6 +129,24 @@ def free(p: Potentials, bigram: Array, first: Array, last: Array) -> tuple[float
     shares *= began
     shares *= np.exp(np.clip(scales, -700.0, 700.0))[:, :, None]
     return log_z + float(p.gauge[n]), shares.astype(np.float32)
+
+
+def _rescale(rows: Array, scales: Array, scale: float) -> float | None:
+    """Bring the newest message, `rows[0]`, back into range, and with it the older ones that are still in use.
+
+    Returns the logarithm that the messages have been divided by so far, which `scales` keep for each; None where the
+    message has vanished or overflowed.
+    """
+    top = float(rows[0].max())
+    if 1 / ROOM < top < ROOM:
+        scales[0] = scale
+        return scale
+    if not 0.0 < top < np.inf:
+        return None
+    scale += np.log(top)
+    rows /= top
+    scales[:] = scale
+    return scale
 
 
 @dataclass(frozen=True)
