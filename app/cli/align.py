@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from phonechain.app.cli import common
+from phonechain.app.cli import common, options
 from phonechain.features.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from phonechain.model.segmental.answers import AlignedPhone, Recognition
 
 ModelOption = Annotated[str, typer.Option("--model", "-m", help="Alignment model file, or default for English.")]
-ChannelOption = Annotated[str, typer.Option(help="Channel to read: an index from 0, or mix.")]
 FormatOption = Annotated[
     str | None,
     typer.Option("--format", "-f", help="table, json, or an annotation format. Default: from the name of --out."),
@@ -46,14 +45,10 @@ def align(
     refine: Annotated[
         bool, typer.Option("--refine", help="Refine the boundaries of an annotation instead of finding them anew.")
     ] = False,
-    spread: Annotated[
-        float, typer.Option(help="Expected error (seconds) of the given boundaries, for --refine.", min=0.001)
-    ] = 0.03,
-    dictionary: Annotated[
-        Path | None, typer.Option("--dictionary", "-d", help="Pronunciation dictionary, in the format of MFA or Kaldi.")
-    ] = None,
+    spread: options.Spread = 0.03,
+    dictionary: options.Pronunciations = None,
     phones: Annotated[bool, typer.Option("--phones", help="The transcript is phones separated by blanks.")] = False,
-    language: Annotated[str, typer.Option(help="Language in which numbers are spelled out.")] = "en",
+    language: options.Language = "en",
     oov: Annotated[
         str | None,
         typer.Option(
@@ -63,7 +58,7 @@ def align(
         ),
     ] = None,
     tier: Annotated[str | None, typer.Option(help="Tier that holds the words or phones.")] = None,
-    channel: ChannelOption = "mix",
+    channel: options.Channel = "mix",
     format: FormatOption = None,
     out: OutOption = None,
     doubtful: Annotated[int, typer.Option(help="Print the N least certain boundaries.", metavar="N", min=0)] = 0,
@@ -85,8 +80,8 @@ def align(
 
         if transcript is not None or text is not None:
             raise SettingsError(f"expected no transcript with {audio}, which is a folder: they lie inside")
-        options = {"tier": tier, "refine": refine, "spread": spread}
-        align_folder(audio, out, aligner, speaker, format, options, chosen, doubtful, table)
+        how = {"tier": tier, "refine": refine, "spread": spread}
+        align_folder(audio, out, aligner, speaker, format, how, chosen, doubtful, table)
         return
     common.check_file(audio, "a sound file")
     if (transcript is None) == (text is None):
@@ -115,7 +110,7 @@ def align(
 def recognize(
     audio: Annotated[Path, typer.Argument(help="A recording.", metavar="AUDIO")],
     model: ModelOption = "default",
-    channel: ChannelOption = "mix",
+    channel: options.Channel = "mix",
     format: FormatOption = None,
     out: OutOption = None,
 ) -> None:

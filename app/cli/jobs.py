@@ -194,19 +194,15 @@ def align(
     refine: Annotated[
         bool, typer.Option("--refine", help="Refine the boundaries of annotations instead of finding them anew.")
     ] = False,
-    spread: Annotated[
-        float, typer.Option(help="Expected error (seconds) of the given boundaries, for --refine.", min=0.001)
-    ] = 0.03,
-    dictionary: Annotated[
-        Path | None, typer.Option("--dictionary", "-d", help="Pronunciation dictionary, in the format of MFA or Kaldi.")
-    ] = None,
+    spread: options.Spread = 0.03,
+    dictionary: options.Pronunciations = None,
     phones: Annotated[bool, typer.Option("--phones", help="Transcripts are phones separated by blanks.")] = False,
-    language: Annotated[str, typer.Option(help="Language in which numbers are spelled out.")] = "en",
+    language: options.Language = "en",
     oov: Annotated[
         str | None, typer.Option(help="Words that the dictionary lacks: guess or refuse.", metavar="guess|refuse")
     ] = None,
     tier: options.Tier = None,
-    channel: Annotated[str, typer.Option(help="Channel to read: an index from 0, or mix.")] = "mix",
+    channel: options.Channel = "mix",
     format: Format = None,
     out: Out = None,
     wait: Wait = False,
@@ -237,7 +233,7 @@ def _dictionary_text(path: Path) -> str:
 @jobs.command("recognize")
 def recognize(
     corpus: Annotated[str, typer.Argument(help=CORPUS)],
-    channel: Annotated[str, typer.Option(help="Channel to read: an index from 0, or mix.")] = "mix",
+    channel: options.Channel = "mix",
     format: Format = None,
     out: Out = None,
     wait: Wait = False,

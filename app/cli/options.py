@@ -37,6 +37,14 @@ Raw = Annotated[
         "--raw", help="Sound without a header: sample rate, encoding, channels.", metavar="RATE,FORMAT,CHANNELS"
     ),
 ]
+Spread = Annotated[
+    float, typer.Option(help="Expected error (seconds) of the given boundaries, for --refine.", min=0.001)
+]
+Pronunciations = Annotated[
+    Path | None, typer.Option("--dictionary", "-d", help="Pronunciation dictionary, in the format of MFA or Kaldi.")
+]
+Language = Annotated[str, typer.Option(help="Language in which numbers are spelled out.")]
+Channel = Annotated[str, typer.Option(help="Channel to read: an index from 0, or mix.")]
 Normalise = Annotated[
     str | None,
     typer.Option(
