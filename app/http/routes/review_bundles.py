@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import io
 from typing import Annotated, Any
 from urllib.parse import quote
@@ -32,20 +31,16 @@ router = APIRouter(prefix="/reviews", tags=["reviews"])
     summary="Every annotation with the corrections",
     responses=refusals(404, 422, 503) | {200: {"content": {"application/zip": {"schema": BINARY}}}},
 )
-async def archive(id: str, reviews: ReviewsDep) -> Response:
+def archive(id: str, reviews: ReviewsDep) -> Response:
     """A zip, each file in the format in which it came, in a folder of its speaker where one is known."""
-
-    def write() -> tuple[bytes, str]:
-        out = io.BytesIO()
-        write_zip(reviews, id, out)
-        return out.getvalue(), reviews.get(id)[0].name
-
-    data, name = await asyncio.to_thread(write)
+    out = io.BytesIO()
+    write_zip(reviews, id, out)
+    name = reviews.get(id)[0].name
     headers = {
         "Cache-Control": "no-store",
         "Content-Disposition": f"attachment; filename*=UTF-8''{quote(name, safe='')}.zip",
     }
-    return Response(data, headers=headers, media_type="application/zip")
+    return Response(out.getvalue(), headers=headers, media_type="application/zip")
 
 
 @router.post(
@@ -82,16 +77,12 @@ async def corpus(
 
 
 @router.get("/{id}/next", summary="What to label next", response_model=NextFiles, responses=refusals(404, 422, 503))
-async def label_next(
+def label_next(
     id: str, reviews: ReviewsDep,
     count: Annotated[int, Query(ge=1, le=200, description="How many.")] = 20,
 ) -> dict[str, Any]:  # fmt: skip
     """The recordings of which the model is least certain, a speaker at a time; those of which all is checked are left out."""
-
-    def ranked() -> dict[str, Any]:
-        return {"files": ranking.next_files(reviews, id, count)}
-
-    return await asyncio.to_thread(ranked)
+    return {"files": ranking.next_files(reviews, id, count)}
 
 
 @router.get(
@@ -100,13 +91,9 @@ async def label_next(
     response_model=ReviewTrainings,
     responses=refusals(404, 422, 503),
 )
-async def trainings(
+def trainings(
     id: str, reviews: ReviewsDep,
     limit: Annotated[int, Query(ge=1, le=200, description="How many.")] = 50,
 ) -> dict[str, Any]:  # fmt: skip
     """What each training on it made of what was checked by then, the newest first."""
-
-    def found() -> dict[str, Any]:
-        return {"trainings": ranking.trainings(reviews, id, limit)}
-
-    return await asyncio.to_thread(found)
+    return {"trainings": ranking.trainings(reviews, id, limit)}

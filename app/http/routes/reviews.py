@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import quote
 
@@ -21,7 +20,7 @@ from phonechain.app.problems import documents as problems
 from phonechain.app.problems.errors import InvalidRequest, UnsupportedMediaType
 from phonechain.app.reviews import boundaries, documents, export, intake
 from phonechain.app.reviews.repository import LogState, Reviews
-from phonechain.app.reviews.tables import Review, ReviewFile
+from phonechain.app.reviews.tables import ReviewFile
 from phonechain.app.schemas.problems import refusals
 from phonechain.app.schemas.reviews import (
     FileOptions,
@@ -36,6 +35,7 @@ from phonechain.app.schemas.reviews import (
     SegmentsOut,
 )
 from phonechain.app.storage import references
+from phonechain.app.storage.workspace import Workspace
 from phonechain.features import annotation as notation
 from phonechain.features.annotation.base import name_stem
 from phonechain.features.errors import AnnotationError
@@ -62,27 +62,19 @@ ReviewsDep = Annotated[Reviews, Depends(_reviews)]
 
 
 @router.post("", summary="Begin a review", status_code=201, response_model=ReviewOut, responses=refusals(400, 422, 503))
-async def create(asked: NewReview, request: Request, reviews: ReviewsDep) -> JSONResponse:
+def create(asked: NewReview, request: Request, reviews: ReviewsDep) -> JSONResponse:
     """Files are added to it one by one: `POST /reviews/{id}/files`."""
-
-    def made() -> Review:
-        return reviews.create(asked.name, caller_id(request))
-
-    row = await asyncio.to_thread(made)
+    row = reviews.create(asked.name, caller_id(request))
     return JSONResponse(
         documents.review_document(row, [], LogState(0, False, False)), 201, {"Location": f"/reviews/{row.id}"}
     )
 
 
 @router.get("", summary="Every review", response_model=ReviewPage, responses=_UNKNOWN)
-async def index(reviews: ReviewsDep, owner: OwnerDep, limit: Limit = 50, cursor: Cursor = None) -> dict[str, Any]:
+def index(reviews: ReviewsDep, owner: OwnerDep, limit: Limit = 50, cursor: Cursor = None) -> dict[str, Any]:
     """The newest first: those of the caller's key, or all with the scope admin."""
     before = pagination.decode_cursor(cursor)
-
-    def found() -> list[tuple[Review, int, int]]:
-        return reviews.page(limit + 1, before, owner)
-
-    rows = await asyncio.to_thread(found)
+    rows = reviews.page(limit + 1, before, owner)
     return {
         "reviews": [documents.summary(row, files, segments) for row, files, segments in rows[:limit]],
         "next": pagination.encode_cursor(rows[limit - 1][0].id) if len(rows) > limit else None,
@@ -90,35 +82,23 @@ async def index(reviews: ReviewsDep, owner: OwnerDep, limit: Limit = 50, cursor:
 
 
 @router.get("/{id}", summary="One review", response_model=ReviewOut, responses=_UNKNOWN)
-async def show(id: str, reviews: ReviewsDep) -> dict[str, Any]:
+def show(id: str, reviews: ReviewsDep) -> dict[str, Any]:
     """Its files, and where its log stands."""
-
-    def found() -> dict[str, Any]:
-        return documents.review_document(*reviews.get(id))
-
-    return await asyncio.to_thread(found)
+    return documents.review_document(*reviews.get(id))
 
 
 @router.patch("/{id}", summary="Rename a review", response_model=ReviewSummary, responses=refusals(400, 404, 422, 503))
-async def rename(id: str, asked: NewReview, reviews: ReviewsDep) -> dict[str, Any]:
+def rename(id: str, asked: NewReview, reviews: ReviewsDep) -> dict[str, Any]:
     """Its files and its log stay as they are."""
-
-    def renamed() -> dict[str, Any]:
-        row = reviews.rename(id, asked.name)
-        files = reviews.get(id)[1]
-        return documents.summary(row, len(files), sum(file.segments for file in files))
-
-    return await asyncio.to_thread(renamed)
+    row = reviews.rename(id, asked.name)
+    files = reviews.get(id)[1]
+    return documents.summary(row, len(files), sum(file.segments for file in files))
 
 
 @router.delete("/{id}", summary="Forget a review", status_code=204, responses=_UNKNOWN)
-async def delete(id: str, reviews: ReviewsDep) -> Response:
+def delete(id: str, reviews: ReviewsDep) -> Response:
     """With its files and its log. There is no way back."""
-
-    def gone() -> None:
-        reviews.delete(id)
-
-    await asyncio.to_thread(gone)
+    reviews.delete(id)
     return Response(status_code=204)
 
 
@@ -167,11 +147,7 @@ async def add_file(
     if (kind := request.state.media_type) != "multipart/form-data":
         got = kind[:80] or "none"
         raise UnsupportedMediaType(f"expected the media type multipart/form-data, got {got}", value=got)
-
-    def known() -> None:
-        reviews.get(id)
-
-    await asyncio.to_thread(known)
+    await asyncio.to_thread(reviews.get, id)  # unknown reviews are refused before anything is read
     async with references.keeping_async(workspace) as keeping:
         workspace = keeping.workspace
         async with uploads.read_form(request, files=4, fields=16, part=2**16, folder=workspace.store.scratch()) as form:
@@ -269,50 +245,46 @@ def _parts(form: FormData) -> tuple[UploadFile, UploadFile | None, UploadFile | 
 
 
 @router.get("/{id}/files/{number}", summary="One file", response_model=ReviewFileOut, responses=_UNKNOWN)
-async def file(id: str, number: int, reviews: ReviewsDep) -> dict[str, Any]:
+def file(id: str, number: int, reviews: ReviewsDep) -> dict[str, Any]:
     """What came, and which model labelled it."""
-    return documents.file_document(await _found(reviews, id, number))
+    return documents.file_document(reviews.file(id, number))
 
 
 @router.get("/{id}/files/{number}/segments", summary="Its segments", response_model=SegmentsOut, responses=_UNKNOWN)
-async def segments(id: str, number: int, reviews: ReviewsDep) -> JSONResponse:
+def segments(id: str, number: int, reviews: ReviewsDep) -> JSONResponse:
     """As the operations of the log left them."""
-
-    def found() -> dict[str, Any]:
-        revision, rows = reviews.segments(id, number)
-        return {"revision": revision, "segments": [row.to_json() for row in rows]}
-
-    return JSONResponse(await asyncio.to_thread(found))
+    revision, rows = reviews.segments(id, number)
+    return JSONResponse({"revision": revision, "segments": [row.to_json() for row in rows]})
 
 
 @router.get("/{id}/files/{number}/answer", summary="What the model answered", responses=_UNKNOWN)
-async def answer(id: str, number: int, reviews: ReviewsDep, services: ServicesDep) -> Response:
+def answer(id: str, number: int, reviews: ReviewsDep, services: ServicesDep) -> Response:
     """The segments as they were given, in columns, with posterior and rank of the given label, the likeliest labels as
     index in `labels` and posterior in turn, and the tiers of the file."""
-    row = await _found(reviews, id, number)
-    return await _blob(services.workspace, row.answer, "application/json")
+    row = reviews.file(id, number)
+    return _blob(services.workspace, row.answer, "application/json")
 
 
 @router.get(
     "/{id}/files/{number}/sound", summary="Its sound", response_class=FileResponse, responses=_UNKNOWN | _BINARY
 )
-async def sound(id: str, number: int, reviews: ReviewsDep, services: ServicesDep) -> Response:
+def sound(id: str, number: int, reviews: ReviewsDep, services: ServicesDep) -> Response:
     """16-bit WAV, one channel at 16 kHz; parts of it by the header Range."""
-    row = await _found(reviews, id, number)
-    return await _blob(services.workspace, row.playback, "audio/wav")
+    row = reviews.file(id, number)
+    return _blob(services.workspace, row.playback, "audio/wav")
 
 
 @router.get("/{id}/files/{number}/peaks", summary="Extremes of its sound", responses=_UNKNOWN | _BINARY)
-async def peaks(id: str, number: int, reviews: ReviewsDep, services: ServicesDep) -> Response:
+def peaks(id: str, number: int, reviews: ReviewsDep, services: ServicesDep) -> Response:
     """For drawing: least and greatest value, two signed bytes, of every hundredth of a second."""
-    row = await _found(reviews, id, number)
-    return await _blob(services.workspace, row.peaks, "application/octet-stream")
+    row = reviews.file(id, number)
+    return _blob(services.workspace, row.peaks, "application/octet-stream")
 
 
 @router.get(
     "/{id}/files/{number}/annotation", summary="The annotation with the corrections", responses=_UNKNOWN | _BINARY
 )
-async def annotation(
+def annotation(
     id: str,
     number: int,
     reviews: ReviewsDep,
@@ -325,13 +297,9 @@ async def annotation(
         raise AnnotationError(
             f"expected a format out of {', '.join(notation.FORMATS)}; got {format!r}", pointer="format", value=format
         )
-    row = await _found(reviews, id, number)
-
-    def written() -> export.Export:
-        source = services.workspace.store.local(row.annotation).read_bytes()
-        return export.export(row, source, reviews.segments(id, number)[1], format)
-
-    out = await asyncio.to_thread(written)
+    row = reviews.file(id, number)
+    source = services.workspace.store.local(row.annotation).read_bytes()
+    out = export.export(row, source, reviews.segments(id, number)[1], format)
     name = row.annotation_name if format is None else name_stem(row.annotation_name) + conversion.suffix(format)
     headers = {"Cache-Control": "no-store", "Content-Disposition": f"attachment; filename*=UTF-8''{quote(_base(name))}"}
     if out.notices:
@@ -340,18 +308,14 @@ async def annotation(
 
 
 @router.get("/{id}/operations", summary="Its log", response_model=OperationsOut, responses=_UNKNOWN)
-async def history(
+def history(
     id: str,
     reviews: ReviewsDep,
     after: Annotated[int, Query(ge=0, description="Operations after this number.")] = 0,
     limit: Annotated[int, Query(ge=1, le=10_000, description="How many.")] = 10_000,
 ) -> dict[str, Any]:
     """What was done, in order: what a window that was open meanwhile has to catch up with."""
-
-    def found() -> dict[str, Any]:
-        return documents.log_document(*reviews.operations(id, after, limit))
-
-    return await asyncio.to_thread(found)
+    return documents.log_document(*reviews.operations(id, after, limit))
 
 
 @router.post(
@@ -360,24 +324,13 @@ async def history(
     response_model=OperationsOut,
     responses=refusals(400, 404, 409, 422, 503),
 )
-async def operate(id: str, asked: Operations, request: Request, reviews: ReviewsDep) -> dict[str, Any]:
+def operate(id: str, asked: Operations, request: Request, reviews: ReviewsDep) -> dict[str, Any]:
     """All operations are carried out, or none. 409 where the review is not at the revision that the request names."""
-
-    def done() -> dict[str, Any]:
-        return documents.log_document(*reviews.append(id, asked.revision, asked.operations, caller_id(request)))
-
-    return await asyncio.to_thread(done)
+    return documents.log_document(*reviews.append(id, asked.revision, asked.operations, caller_id(request)))
 
 
-async def _found(reviews: Reviews, id: str, number: int) -> ReviewFile:
-    def found() -> ReviewFile:
-        return reviews.file(id, number)
-
-    return await asyncio.to_thread(found)
-
-
-async def _blob(workspace: Any, digest: str, media_type: str) -> Response:
-    path: Path = await asyncio.to_thread(workspace.store.local, digest)
+def _blob(workspace: Workspace, digest: str, media_type: str) -> Response:
+    path = workspace.store.local(digest)
     return FileResponse(path, headers={**_FOREVER, "ETag": f'"{digest[:32]}"'}, media_type=media_type)
 
 
