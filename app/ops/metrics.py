@@ -96,14 +96,6 @@ class Metrics:
         self.batch_segments.observe(segments)
         self.batch_seconds.observe(seconds)
 
-    def count_segments(self, segments: int) -> None:
-        """An utterance of a request has been labelled."""
-        self.segments.inc(segments)
-
-    def count_audio(self, seconds: float) -> None:
-        """A recording of a request has been decoded."""
-        self.audio.inc(seconds)
-
     def count_request(self, route: str, method: str, status: int, seconds: float | None, problem: str | None) -> None:
         """A request has been answered; `seconds` None where its length says nothing."""
         method = method if method in METHODS else "other"
