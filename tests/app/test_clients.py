@@ -33,6 +33,12 @@ def url(registry: Registry, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 SEGMENTS: list[dict[str, Any]] = [{"start": 0.0, "end": 0.08, "label": "IH"}, {"start": 0.08, "end": 0.14}]
 
 
+def labels_and_posteriors(segments: list[dict[str, Any]]) -> tuple[list[str], list[float]]:
+    """Apart, because what shares a batch may differ in the last digit of six."""
+    ranked = [other for segment in segments for other in segment["n_best"]]
+    return [other["label"] for other in ranked], [other["posterior"] for other in ranked]
+
+
 def test_one_recording_and_a_job(url: str, tmp_path: Path) -> None:
     """The same by both, and of what is awaited two at a time."""
     (tmp_path / "a.zip").write_bytes(archive("client"))
@@ -76,7 +82,11 @@ def test_one_recording_and_a_job(url: str, tmp_path: Path) -> None:
                 await client.job(job["id"])
             return [listed["segments"], grid[:8], rows == "" or len(rows.splitlines()) == 1]
 
-    assert waits() == asyncio.run(awaits())
+    (segments, *others), (awaited, *awaited_others) = waits(), asyncio.run(awaits())
+    (labels, posteriors), (awaited_labels, awaited_posteriors) = map(labels_and_posteriors, (segments, awaited))
+    assert labels == awaited_labels
+    assert posteriors == pytest.approx(awaited_posteriors, abs=2e-6)
+    assert others == awaited_others
 
 
 Script = list[tuple[int, dict[str, str], bytes]]
