@@ -20,8 +20,6 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-import scipy.fft
-import scipy.signal
 from numpy.typing import ArrayLike, NDArray
 
 from phonechain.features.errors import AudioError, EmptyAudio, NonFiniteAudio, SettingsError
@@ -241,13 +239,14 @@ def power_spectra(
     padded[half : half + inside] = samples[:inside]
     windows = np.lib.stride_tricks.sliding_window_view(padded, length)[::hop]
 
-    taper = scipy.signal.get_window("hamming", length, fftbins=True)
+    taper = _hamming(length)
     centred = np.empty((BLOCK, length), dtype=np.float32)
     emphasised = np.empty((BLOCK, length), dtype=np.float32)
     # The transform alone is in double precision: a quiet band 100 dB under a loud one would drown in its rounding. What
     # follows has no cancellation left.
     tapered = np.zeros((BLOCK, settings.n_fft), dtype=np.float64)  # right of the window it stays zero
-    power = np.empty((BLOCK, settings.n_fft // 2 + 1), dtype=np.float32)
+    spectrum = np.empty((BLOCK, settings.n_fft // 2 + 1), dtype=np.complex128)
+    power = np.empty(spectrum.shape, dtype=np.float32)
     for at in range(0, blocks * BLOCK, BLOCK):
         window = windows[at : at + BLOCK]
         np.subtract(window, window.mean(axis=1, keepdims=True), out=centred)
@@ -256,7 +255,7 @@ def power_spectra(
         emphasised[:, 1:] = centred[:, 1:] + emphasised[:, :-1]
         emphasised[:, 0] += centred[:, 0]  # the sample before the first is taken to equal it
         np.multiply(emphasised, taper, out=tapered[:, :length])
-        spectrum = scipy.fft.rfft(tapered, axis=1)
+        np.fft.rfft(tapered, axis=1, out=spectrum)
         np.add(np.square(spectrum.real), np.square(spectrum.imag), out=power, casting="same_kind")
         yield at, power, energy
 
@@ -310,8 +309,24 @@ def derivative(track: NDArray[np.float32], order: int, width: int) -> NDArray[np
 
 @lru_cache(maxsize=16)
 def _taps(order: int, width: int) -> list[float]:
-    """`[width]` weights of the frames from `-width // 2` to `width // 2`."""
-    return [float(tap) for tap in scipy.signal.savgol_coeffs(width, polyorder=order, deriv=order, use="dot")]
+    """`[width]` weights of the frames from `-width // 2` to `width // 2`, for derivatives of order 1 and 2.
+
+    The least-squares line, or parabola, through points at `k` has the slope `sum k y / sum k^2`, or the second derivative
+    `2 sum (w k^2 - sum k^2) y / (w sum k^4 - (sum k^2)^2)` with `w` points: what `scipy.signal.savgol_coeffs` solves for.
+    """
+    half = width // 2
+    steps = range(-half, half + 1)
+    squares = sum(k**2 for k in steps)
+    if order == 1:
+        return [k / squares for k in steps]
+    below = width * sum(k**4 for k in steps) - squares**2
+    return [2 * (width * k**2 - squares) / below for k in steps]
+
+
+def _hamming(length: int) -> NDArray[np.float64]:
+    """`[length]`, of that period: `scipy.signal.get_window("hamming", length)` without scipy, a second of every start."""
+    weight = 0.54
+    return weight + (1.0 - weight) * np.cos(np.linspace(-np.pi, np.pi, length + 1)[:-1])
 
 
 def mel_filters(rate: float, n_fft: int, count: int, lowest: float, highest: float) -> NDArray[np.float64]:
@@ -338,10 +353,10 @@ def mel_filters(rate: float, n_fft: int, count: int, lowest: float, highest: flo
 def _constants(settings: FeatureSettings, warp: float) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Mel filters `[n_fft // 2 + 1, n_mels]`, liftered cosines `[n_mels, 12]`."""
     filters = mel_filters(settings.rate * warp, settings.n_fft, settings.n_mels, settings.fmin, settings.fmax)
-    # Row m of the transformed identity holds what filter m adds to each coefficient: the orthonormal DCT-II as a
-    # matrix.
-    cosines = scipy.fft.dct(np.eye(settings.n_mels), type=2, norm="ortho", axis=1)[:, 1 : CEPSTRA + 1]
+    # The orthonormal DCT-II as a matrix: row m holds what filter m adds to each coefficient.
+    k = np.arange(1, CEPSTRA + 1)
+    middles = (2 * np.arange(settings.n_mels) + 1) / (2 * settings.n_mels)
+    cosines = np.sqrt(2 / settings.n_mels) * np.cos(np.pi * np.outer(middles, k))
     if settings.lifter:
-        k = np.arange(1, CEPSTRA + 1)
         cosines = cosines * (1 + settings.lifter / 2 * np.sin(np.pi * k / settings.lifter))
     return filters.astype(np.float32), np.ascontiguousarray(cosines, dtype=np.float32)

@@ -6,7 +6,6 @@ The bounds are where a person would want to know; nothing here changes a sample.
 from __future__ import annotations
 
 import numpy as np
-import scipy.fft
 from numpy.typing import NDArray
 
 from phonechain.features.errors import Notice
@@ -103,7 +102,7 @@ def bandwidth(samples: NDArray[np.float32], rate: int) -> float:
         return rate / 2
     starts = np.linspace(0, len(samples) - length, min(48, 1 + (len(samples) - length) // length)).astype(np.intp)
     windows = samples[starts[:, None] + np.arange(length)] * np.hanning(length).astype(np.float32)
-    power = (np.abs(scipy.fft.rfft(windows, axis=1)) ** 2).sum(axis=0, dtype=np.float64)
+    power = (np.abs(np.fft.rfft(windows, axis=1)) ** 2).sum(axis=0, dtype=np.float64)
     power[: 1 + 60 * length // rate] = 0  # hum and offset are not speech
     loudness = power.sum() / (len(starts) * length * length / 4)
     if loudness < 1e-5:

@@ -5,11 +5,13 @@ import json
 import librosa
 import numpy as np
 import pytest
+import scipy.fft
+import scipy.signal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phonechain.features.errors import AudioError, EmptyAudio, NonFiniteAudio, SettingsError
-from phonechain.features.mfcc import STATIC, FeatureSettings, derivative, frames, mel_filters, static
+from phonechain.features.mfcc import STATIC, FeatureSettings, derivative, frames, mel_filters, power_spectra, static
 from tests.features import oracle
 from tests.features.speechlike import speechlike
 
@@ -44,6 +46,30 @@ def test_derivatives_equal_librosa(order: int, width: int, count: int) -> None:
         )
     theirs = librosa.feature.delta(track.T, order=order, width=width, mode="nearest").T
     return np.testing.assert_allclose(derivative(track, order, width), theirs, rtol=0, atol=1e-5)
+
+
+def test_power_spectra_equal_those_of_scipy() -> None:
+    sound = speechlike(16000, 0.2, seed=2)
+    length, hop = DEFAULT.window_length, DEFAULT.hop_length
+    [(_, power, energy)] = power_spectra(sound, DEFAULT)
+    padded = np.pad(sound, (length // 2, 128 * hop + length))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, length)[::hop][:128].astype(np.float64)
+    windows = windows - windows.mean(axis=1, keepdims=True)
+    np.testing.assert_allclose(energy, (windows**2).mean(axis=1), rtol=1e-4, atol=1e-12)
+    before = np.concatenate([windows[:, :1], windows[:, :-1]], axis=1)
+    tapered = (windows - DEFAULT.preemphasis * before) * scipy.signal.get_window("hamming", length)
+    theirs = np.abs(scipy.fft.rfft(tapered, DEFAULT.n_fft, axis=1)) ** 2
+    np.testing.assert_allclose(power, theirs, rtol=1e-3, atol=1e-6 * theirs.max())
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_weights_of_derivatives_equal_those_of_scipy(order: int) -> None:
+    for width in (3, 5, 9, 51, 999):
+        impulse = np.zeros((2 * width + 1, 1), dtype=np.float32)
+        impulse[width] = 1.0
+        around = derivative(impulse, order, width)[width - width // 2 : width + width // 2 + 1, 0]
+        theirs = scipy.signal.savgol_coeffs(width, polyorder=order, deriv=order, use="conv")
+        np.testing.assert_allclose(around, theirs, rtol=1e-6, atol=1e-7 * np.abs(theirs).max())
 
 
 def test_frames_are_static_values_and_their_derivatives() -> None:
