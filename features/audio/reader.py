@@ -37,7 +37,7 @@ from phonechain.features.audio.containers import (
     ogg_ends,
     sphere_fields,
 )
-from phonechain.features.audio.decoders import Block, NoSound, Stream, Undecodable, open_av, open_sndfile
+from phonechain.features.audio.decoders import Block, NoSound, Stream, Undecodable, open_sndfile
 from phonechain.features.audio.raw import RawFormat
 from phonechain.features.audio.repairs import repair
 from phonechain.features.errors import (
@@ -345,6 +345,8 @@ def _decoders(
         if container is WAV and is_empty_wav(file, size):
             return
     if container.av:
+        from phonechain.features.audio.ffmpeg import open_av
+
         yield open_av(file, container)
 
 

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy import optimize
 
 from phonechain.model.learning.dataset import Dataset
 from phonechain.model.networks.base import SequenceNetwork
@@ -35,6 +34,8 @@ class Temperature:
 
 def fit_temperature(model: SequenceNetwork, dev: Dataset, *, batch: int = 64) -> Temperature:
     """The temperature at which the posteriors on `dev` are most honest: Brent's method on its logarithm, without walls."""
+    from scipy import optimize  # here, since whoever labels does not fit and would wait for it: 0.4 s
+
     model.eval()
     device = next(model.parameters()).device
     with torch.no_grad():
