@@ -20,11 +20,8 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlsplit
 
-import httpx
 from sqlalchemy import select, update
-from standardwebhooks import Webhook
 
-from phonechain.app.client.webhooks import secret_bytes
 from phonechain.app.jobs import repository
 from phonechain.app.problems.errors import WebhookRefused
 from phonechain.app.storage.database import Database
@@ -140,6 +137,10 @@ def sign(secret: str | None, id: str, moment: int, body: bytes) -> dict[str, str
     """The headers of one call."""
     headers = {"webhook-id": id, "webhook-timestamp": str(moment), "content-type": "application/json"}
     if secret is not None:
+        from standardwebhooks import Webhook
+
+        from phonechain.app.client.webhooks import secret_bytes  # its package has the clients, which load httpx
+
         signature = Webhook(secret_bytes(secret)).sign(id, datetime.fromtimestamp(moment, UTC), body.decode())
         headers["webhook-signature"] = signature
     return headers
@@ -157,6 +158,8 @@ def call(url: str, body: bytes, headers: dict[str, str], private: bool) -> int:
     Raises:
         WebhookRefused, httpx.HTTPError.
     """
+    import httpx  # a sixteenth of a second that no start waits for
+
     address = check(url, private)[0]
     parts = urlsplit(url)
     assert parts.hostname is not None
@@ -191,6 +194,8 @@ def deliver(db: Database, job: Job, shown: dict[str, Any], secret: str | None, p
         )
         if not mine.rowcount:  # type: ignore[attr-defined]
             return
+    import httpx
+
     assert job.webhook is not None
     body = body_of(job, shown)
     try:

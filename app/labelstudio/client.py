@@ -11,12 +11,13 @@ import binascii
 import json
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 
-import httpx
-
 from phonechain.app.problems.errors import InvalidRequest, UpstreamFailed
+
+if TYPE_CHECKING:
+    import httpx
 
 TIMEOUT = 60.0
 """Seconds without a byte after which Label Studio is given up."""
@@ -84,6 +85,8 @@ class LabelStudio:
         return {"Authorization": f"Bearer {answer.json()['access']}"}
 
     def _get(self, url: str) -> bytes:
+        import httpx  # most services never ask a Label Studio
+
         out = bytearray()
         try:
             with (
