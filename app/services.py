@@ -96,7 +96,7 @@ class Services:
         segmentation = notation.read(samples.SEGMENTS.read_bytes(), name=samples.SEGMENTS.name)
         for entry in self.models.registry:
             ready = await self.batcher.in_pool(
-                labelling.prepare_utterance, samples.AUDIO, segmentation, entry.labeler.features_
+                0.0, labelling.prepare_utterance, samples.AUDIO, segmentation, entry.labeler.features_
             )
             await self.batcher.label(entry, ready.inputs, ready.segments, n_best=1, decode="posterior")
 

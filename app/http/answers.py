@@ -6,7 +6,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from starlette.responses import Response
@@ -14,6 +14,7 @@ from starlette.responses import Response
 from phonechain.app.labelling import conversion
 from phonechain.app.labelling import pipeline as labelling
 from phonechain.app.labelling.batcher import Scored
+from phonechain.app.labelling.lanes import SEGMENTS_PER_SECOND, estimate_seconds
 from phonechain.app.labelling.pipeline import Prepared
 from phonechain.app.models.catalog import Entry
 from phonechain.app.schemas.classify import ClassifyOptions, answer
@@ -29,6 +30,13 @@ class Asked:
     audio: bytes
     segmentation: Annotation
     listed: bool
+
+    seconds: float = field(init=False)
+    """About how much work it is, as seconds of sound."""
+
+    def __post_init__(self) -> None:
+        count = max((len(tier.entries) for tier in self.segmentation.tiers), default=0)
+        self.seconds = max(estimate_seconds(self.audio, self.options.raw), count / SEGMENTS_PER_SECOND)
 
 
 def json_response(body: dict[str, Any]) -> Response:

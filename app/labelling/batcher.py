@@ -1,9 +1,10 @@
 """The bounded, micro-batched queue in front of the loaded labelers.
 
-Decoding and features run in a small pool of threads, inference in one thread; the event loop does neither. While the
-model works on one batch the next requests gather, and the worker takes what has gathered: batches grow with the load,
-and a lone request waits for nobody. A request counts from the moment its body is read until its answer is
-rendered; while `queue_size` are in progress, further ones are refused at once.
+Decoding and features run in a small pool of threads, inference in two, one for long recordings and one for the others;
+the event loop does neither. While the model works on one batch the next requests gather, and the worker takes what has
+gathered: batches grow with the load, and a lone request waits for nobody. A request counts from the moment its body is
+read until its answer is rendered; while `queue_size` are in progress, further ones are refused at once, and long ones
+while they have `LONG_SHARE` of the places.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
+from phonechain.app.labelling.lanes import DELAY, LONG, SEGMENTS_PER_SECOND, FairThreads
 from phonechain.app.labelling.pipeline import label_sequences
 from phonechain.app.models.catalog import Entry
 from phonechain.app.problems.errors import NotReady, Overloaded
@@ -34,10 +35,8 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 
-DELAY = 0.005
-"""Seconds by which each segment of an utterance lets others go before it: a short one does not wait for all long ones
-that came a little earlier, and a long one waits for those only that come within its own delay.
-"""
+LONG_SHARE = 0.75
+"""Of the places in the queue, those that long recordings may have together."""
 
 
 @dataclass(slots=True)
@@ -52,6 +51,35 @@ class _Item:
     mode: Mode
     starts: Sequence[int] = ()
     comparison: LabelComparison | None = None
+
+    @property
+    def size(self) -> float:
+        """Seconds of sound that are as much work."""
+        spoken = float(self.inputs.times[-1, 1] - self.inputs.times[0, 0]) if len(self.inputs.frames) else 0.0
+        return max(spoken, len(self.segments) / SEGMENTS_PER_SECOND)
+
+
+class Place:
+    """Of a request in progress: what it asks of threads takes its turn by the length of its recording."""
+
+    def __init__(self, batcher: Batcher) -> None:
+        self.size = 0.0
+        """Seconds of sound, as far as they are known."""
+        self._batcher = batcher
+
+    def enlarge(self, seconds: float) -> None:
+        """Say how long the recording is, as soon as that is known.
+
+        Raises:
+            Overloaded: it is long, and long ones have all the places that they may have.
+        """
+        if self.size <= LONG < seconds:
+            self._batcher.count_long()
+        self.size = max(self.size, seconds)
+
+    def run(self, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[R]:
+        """What `work` returns, run in the pool of decoding threads, in its turn: short work first (see lanes)."""
+        return self._batcher.in_pool(self.size, work, *args, **kwargs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,39 +102,40 @@ class Batcher:
         self.taken = 0
         self._on_batch = on_batch
         """Told of every batch: utterances, segments, seconds in the model."""
-        self._waiting: deque[_Item] = deque()
-        self._wake = asyncio.Event()
+        self._long = 0
+        self._lines = (_Line("torch"), _Line("torch-long"))
+        """Utterances that wait for a batch: short ones, long ones."""
         self._stopping = False
-        self._pool: ThreadPoolExecutor | None = None
-        self._torch: ThreadPoolExecutor | None = None
-        self._task: asyncio.Task[None] | None = None
+        self._pool: FairThreads | None = None
 
     async def start(self) -> None:
         self._stopping = False
         threads = self.settings.torch_threads or cores()
         set_threads(threads)
-        self._pool = ThreadPoolExecutor(self.settings.decode_threads, "decode")
-        self._torch = ThreadPoolExecutor(1, "torch", initializer=set_threads, initargs=(threads,))
-        self._task = asyncio.create_task(self._work(), name="batcher")
+        self._pool = FairThreads(self.settings.decode_threads, "decode")
+        for line in self._lines:
+            line.pool = ThreadPoolExecutor(1, line.name, initializer=set_threads, initargs=(threads,))
+            line.task = asyncio.create_task(self._work(line), name=f"batcher-{line.name}")
 
     async def stop(self) -> None:
         """Answer what was accepted, then end the threads."""
         self._stopping = True
-        self._wake.set()
-        if self._task is not None:
-            await self._task
-        for pool in (self._pool, self._torch):
+        self._wake()
+        for line in self._lines:
+            if line.task is not None:
+                await line.task
+        for pool in (self._pool, *(line.pool for line in self._lines)):
             if pool is not None:
                 await asyncio.to_thread(pool.shutdown)
 
     @property
     def ready(self) -> bool:
-        return self._task is not None and not self._task.done() and not self._stopping
+        return not self._stopping and all(line.task is not None and not line.task.done() for line in self._lines)
 
     @property
     def waiting(self) -> int:
         """Utterances that wait for a batch."""
-        return len(self._waiting)
+        return sum(len(line.waiting) for line in self._lines)
 
     def refuse_if_full(self) -> None:
         """Raises Overloaded, NotReady: before a body is read for nothing."""
@@ -121,20 +150,34 @@ class Batcher:
             )
 
     @contextlib.contextmanager
-    def admit(self) -> Iterator[None]:
+    def admit(self) -> Iterator[Place]:
         """Count a request in progress. Raises Overloaded, NotReady."""
         self.refuse_if_full()
         self.taken += 1
+        place = Place(self)
         try:
-            yield
+            yield place
         finally:
             self.taken -= 1
-            self._wake.set()
+            self._long -= place.size > LONG
+            self._wake()
 
-    def in_pool(self, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[R]:
-        """What `work` returns, run in the pool of decoding threads."""
+    def count_long(self) -> None:
+        """One more request in progress is of a long recording. Raises Overloaded."""
+        limit = max(1, int(LONG_SHARE * self.settings.queue_size))
+        if self._long >= limit:
+            raise Overloaded(
+                f"server busy: {self._long} recordings of more than {LONG:g} s in progress (limit {limit})",
+                retry_after=self.settings.retry_after,
+                value=self._long,
+                limit=limit,
+            )
+        self._long += 1
+
+    def in_pool(self, size: float, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[R]:
+        """What `work` returns, run in the pool of decoding threads; `size` is in seconds of sound."""
         assert self._pool is not None
-        return asyncio.get_running_loop().run_in_executor(self._pool, partial(work, *args, **kwargs))
+        return self._pool.run(size, work, *args, **kwargs)
 
     def label(
         self,
@@ -155,35 +198,49 @@ class Batcher:
         """
         answer: asyncio.Future[Scored] = asyncio.get_running_loop().create_future()
         mode = mode or entry.model.normaliser.check_mode(None, known_speakers=False)
-        self._waiting.append(
-            _Item(entry, inputs, segments, n_best, decode, answer, time.perf_counter(), mode, starts, comparison)
-        )
-        self._wake.set()
+        item = _Item(entry, inputs, segments, n_best, decode, answer, time.perf_counter(), mode, starts, comparison)
+        line = self._lines[item.size > LONG]
+        line.waiting.append(item)
+        line.wake.set()
         return answer
 
-    async def _work(self) -> None:
+    def _wake(self) -> None:
+        for line in self._lines:
+            line.wake.set()
+
+    async def _work(self, line: _Line) -> None:
         loop = asyncio.get_running_loop()
-        while self._waiting or self.taken or not self._stopping:
-            if not self._waiting:
-                self._wake.clear()
-                await self._wake.wait()
+        while line.waiting or self.taken or not self._stopping:
+            if not line.waiting:
+                line.wake.clear()
+                await line.wake.wait()
                 continue
-            batch = self._take()
+            batch = line.take(self.settings.batch_segments)
             if batch:
-                assert self._torch is not None
-                outcomes = await loop.run_in_executor(self._torch, _label_batch, batch)
+                outcomes = await loop.run_in_executor(line.pool, _label_batch, batch)
                 for item, outcome in zip(batch, outcomes, strict=True):
                     _settle(item.answer, outcome)
                 spent = next((outcome.model for outcome in outcomes if isinstance(outcome, Scored)), None)
                 if spent is not None:
                     self._on_batch(len(batch), sum(len(item.segments) for item in batch), spent)
 
-    def _take(self) -> list[_Item]:
-        """The first in turn, and those after it that can share its batch; the others keep their order."""
+
+@dataclass(slots=True)
+class _Line:
+    """Utterances that wait for one of the threads with the model."""
+
+    name: str
+    waiting: deque[_Item] = field(default_factory=deque)
+    wake: asyncio.Event = field(default_factory=asyncio.Event)
+    pool: ThreadPoolExecutor | None = None
+    task: asyncio.Task[None] | None = None
+
+    def take(self, most: int) -> list[_Item]:
+        """The first in turn, and those after it that can share its batch of `most` segments; the others keep their order."""
         batch: list[_Item] = []
         kept: list[_Item] = []
         total = 0
-        for item in sorted(self._waiting, key=_turn):
+        for item in sorted(self.waiting, key=_turn):
             if item.answer.done():  # its client has gone
                 continue
             alike = not batch or (item.entry, item.decode, item.mode) == (
@@ -191,17 +248,17 @@ class Batcher:
                 batch[0].decode,
                 batch[0].mode,
             )
-            if alike and (not batch or total + len(item.segments) <= self.settings.batch_segments):
+            if alike and (not batch or total + len(item.segments) <= most):
                 batch.append(item)
                 total += len(item.segments)
             else:
                 kept.append(item)
-        self._waiting = deque(kept)
+        self.waiting = deque(kept)
         return batch
 
 
 def _turn(item: _Item) -> float:
-    return item.since + DELAY * len(item.segments)
+    return item.since + DELAY * item.size
 
 
 def _label_batch(batch: Sequence[_Item]) -> list[Scored | Exception]:

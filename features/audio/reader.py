@@ -147,13 +147,25 @@ def decode(
 
 def channels_of(source: bytes | Path) -> int | None:
     """Channels of a sound file, as its header says; None where it cannot be read."""
+    stream = _read_header(source)
+    return None if stream is None else stream.channels
+
+
+def announced_seconds(source: bytes | Path) -> float | None:
+    """Length of a sound file, as its header says; None where it says nothing or cannot be read."""
+    stream = _read_header(source)
+    return None if stream is None or stream.frames is None else stream.frames / max(1, stream.rate)
+
+
+def _read_header(source: bytes | Path) -> Stream | None:
+    """What the first decoder that opens a file says of it before anything is decoded."""
     try:
         with _opened(source) as opened:
             file, container, _, _ = repair(opened)
             size = file.seek(0, io.SEEK_END)
             for opening in _decoders(container, file, size) if container is not None else ():
                 with contextlib.suppress(Undecodable), opening as stream:
-                    return stream.channels
+                    return stream
     except AudioError:
         return None
     return None

@@ -16,7 +16,9 @@ from phonechain.app.alignment.pipeline import Aligned
 from phonechain.app.alignment.transcripts import Pronouncer, pronouncer_of
 from phonechain.app.http.answers import file_response, json_response
 from phonechain.app.http.dependencies import ServicesDep
-from phonechain.app.http.uploads import File, Upload, parse_object, parse_options, receive
+from phonechain.app.http.uploads import File, Upload, parse_object, parse_options, receive, while_connected
+from phonechain.app.labelling.batcher import Place
+from phonechain.app.labelling.lanes import TEXT_PER_SECOND, estimate_seconds
 from phonechain.app.problems.errors import InvalidRequest
 from phonechain.app.schemas import align as schemas
 from phonechain.app.schemas.problems import refusals
@@ -28,6 +30,9 @@ from phonechain.model.segmental.aligner import PhoneAligner
 from phonechain.model.segmental.answers import Recognition
 
 router = APIRouter(tags=["align"])
+
+COST = 5.0
+"""How much more work it is to align or to recognise sound than to label it, about."""
 
 _loading = threading.Lock()
 _loaded: list[PhoneAligner] = []
@@ -49,13 +54,19 @@ async def align(request: Request, services: ServicesDep) -> Response:
     batcher.refuse_if_full()
     files = ("audio", "transcript", "dictionary")
     upload = await receive(request, settings.max_body_bytes, files, texts=("dictionary",))
-    with batcher.admit():
-        options, audio = await batcher.in_pool(_parse_align, upload, request.query_params)
-        aligner = await batcher.in_pool(_aligner)
-        sound, done = await batcher.in_pool(_align, aligner, options, audio, upload.files.get("transcript"))
+
+    async def answer(place: Place) -> Response:
+        place.enlarge(sum(len(upload.files[name].data) for name in files[1:] if name in upload.files) / TEXT_PER_SECOND)
+        options, audio, seconds = await place.run(_parse_align, upload, request.query_params)
+        place.enlarge(seconds)
+        aligner = await place.run(_aligner)
+        sound, done = await place.run(_align, aligner, options, audio, upload.files.get("transcript"))
         metrics.audio.inc(sound.duration)
         metrics.segments.inc(len(done.alignment.phones))
-        return await batcher.in_pool(_response, aligner, sound, done, options.format)
+        return await place.run(_response, aligner, sound, done, options.format)
+
+    with batcher.admit() as place:
+        return await while_connected(request, answer(place))
 
 
 @router.post(
@@ -71,14 +82,19 @@ async def recognize(request: Request, services: ServicesDep) -> Response:
     settings, batcher, metrics = services.settings, services.batcher, services.metrics
     batcher.refuse_if_full()
     upload = await receive(request, settings.max_body_bytes, ("audio",))
-    with batcher.admit():
-        options, audio = await batcher.in_pool(_parse_recognize, upload, request.query_params)
-        aligner = await batcher.in_pool(_aligner)
-        sound = await batcher.in_pool(pipeline.read_audio, audio, aligner, options.channel)
-        done = await batcher.in_pool(pipeline.recognize, aligner, sound)
+
+    async def answer(place: Place) -> Response:
+        options, audio, seconds = await place.run(_parse_recognize, upload, request.query_params)
+        place.enlarge(seconds)
+        aligner = await place.run(_aligner)
+        sound = await place.run(pipeline.read_audio, audio, aligner, options.channel)
+        done = await place.run(pipeline.recognize, aligner, sound)
         metrics.audio.inc(sound.duration)
         metrics.segments.inc(len(done.phones))
-        return await batcher.in_pool(_response, aligner, sound, done, options.format)
+        return await place.run(_response, aligner, sound, done, options.format)
+
+    with batcher.admit() as place:
+        return await while_connected(request, answer(place))
 
 
 def _aligner() -> PhoneAligner:
@@ -115,23 +131,30 @@ def _pronouncer(options: schemas.AlignOptions) -> Pronouncer:
     return pronouncer_of(own, language=options.language, phones=options.phones, oov=options.oov)
 
 
-def _parse_align(upload: Upload, query: QueryParams) -> tuple[schemas.AlignOptions, bytes]:
-    """The options and the sound. Raises InvalidRequest, MalformedBody."""
+def _parse_align(upload: Upload, query: QueryParams) -> tuple[schemas.AlignOptions, bytes, float]:
+    """The options, the sound and its size for others (see `_size`). Raises InvalidRequest, MalformedBody."""
     if upload.document is not None:
         body = parse_options(schemas.AlignOptions, schemas.AlignBody, parse_object(upload.document), query)
-        return body, body.audio
+        return body, body.audio, _size(body.audio)
     fields = dict(upload.fields)
     if (own := upload.files.get("dictionary")) is not None:
         fields["dictionary"] = own.data.decode("utf-8", "replace")
-    return parse_options(schemas.AlignOptions, schemas.AlignOptions, fields, query), _audio(upload)
+    audio = _audio(upload)
+    return parse_options(schemas.AlignOptions, schemas.AlignOptions, fields, query), audio, _size(audio)
 
 
-def _parse_recognize(upload: Upload, query: QueryParams) -> tuple[schemas.RecognizeOptions, bytes]:
-    """The options and the sound. Raises InvalidRequest, MalformedBody."""
+def _parse_recognize(upload: Upload, query: QueryParams) -> tuple[schemas.RecognizeOptions, bytes, float]:
+    """The options, the sound and its size for others (see `_size`). Raises InvalidRequest, MalformedBody."""
     if upload.document is not None:
         body = parse_options(schemas.RecognizeOptions, schemas.RecognizeBody, parse_object(upload.document), query)
-        return body, body.audio
-    return parse_options(schemas.RecognizeOptions, schemas.RecognizeOptions, upload.fields, query), _audio(upload)
+        return body, body.audio, _size(body.audio)
+    audio = _audio(upload)
+    return parse_options(schemas.RecognizeOptions, schemas.RecognizeOptions, upload.fields, query), audio, _size(audio)
+
+
+def _size(audio: bytes) -> float:
+    """How much work a recording is, as seconds of sound whose segments are labelled."""
+    return COST * estimate_seconds(audio)
 
 
 def _audio(upload: Upload) -> bytes:

@@ -18,7 +18,8 @@ from phonechain.app.http.dependencies import ServicesDep
 from phonechain.app.http.routes.classify_speakers import label_speakers
 from phonechain.app.http.uploads import Upload, parse_object, parse_options, receive, while_connected
 from phonechain.app.labelling import pipeline as labelling
-from phonechain.app.labelling.batcher import Scored
+from phonechain.app.labelling.batcher import Place, Scored
+from phonechain.app.labelling.lanes import SEGMENTS_PER_SECOND, TEXT_PER_SECOND
 from phonechain.app.labelling.pipeline import Prepared
 from phonechain.app.models.catalog import Entry
 from phonechain.app.problems.errors import InvalidRequest
@@ -36,19 +37,21 @@ router = APIRouter(tags=["classify"])
 async def classify(request: Request, services: ServicesDep) -> Response:
     services.batcher.refuse_if_full()
     upload = await receive(request, services.settings.max_body_bytes, ("audio", "segments"), texts=("segments",))
-    with services.batcher.admit():
-        return await while_connected(request, label(upload, request.query_params, services))
+    with services.batcher.admit() as place:
+        return await while_connected(request, label(upload, request.query_params, services, place))
 
 
-async def label(upload: Upload, query: QueryParams, services: Services) -> Response:
+async def label(upload: Upload, query: QueryParams, services: Services, place: Place) -> Response:
     """The answer to a request whose body has been read. Raises PhonechainError."""
     settings, batcher, metrics = services.settings, services.batcher, services.metrics
     begun = time.perf_counter()
-    asked = await batcher.in_pool(parse_request, upload, query, settings)
+    place.enlarge(upload.text_size / TEXT_PER_SECOND)
+    asked = await place.run(parse_request, upload, query, settings)
+    place.enlarge(asked.seconds)
     entry = await services.models.get(asked.options.model)
     if asked.options.all_speakers:
-        return await label_speakers(services, asked, entry, begun)
-    ready = await batcher.in_pool(prepare, asked, entry, settings)
+        return await label_speakers(services, asked, entry, begun, place)
+    ready = await place.run(prepare, asked, entry, settings)
     spent = time.perf_counter() - begun
     metrics.audio.inc(ready.duration)
     scored = await batcher.label(
@@ -67,11 +70,11 @@ async def label(upload: Upload, query: QueryParams, services: Services) -> Respo
         from phonechain.app.labelling.sequences import describe
         from phonechain.app.labelling.wanted import Wanted
 
+        count = asked.options.sequences or 1
+        place.enlarge(count * len(ready.segments) / SEGMENTS_PER_SECOND)
         wanted = Wanted(asked.options.sequences, asked.options.words, asked.options.hidden)
-        more = await batcher.in_pool(
-            describe, entry.labeler, ready, scored.labelled, wanted, normalise=ready.normalised
-        )
-    return await batcher.in_pool(render, asked, entry, ready, scored, begun, spent, more)
+        more = await place.run(describe, entry.labeler, ready, scored.labelled, wanted, normalise=ready.normalised)
+    return await place.run(render, asked, entry, ready, scored, begun, spent, more)
 
 
 def prepare(asked: Asked, entry: Entry, settings: Settings) -> Prepared:

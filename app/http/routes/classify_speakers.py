@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from phonechain.app.http.answers import Asked, file_response, json_response, to_json
 from phonechain.app.labelling import speakers
-from phonechain.app.labelling.batcher import Scored
+from phonechain.app.labelling.batcher import Place, Scored
 from phonechain.app.labelling.pipeline import Prepared, check_count
 from phonechain.app.labelling.sequences import describe
 from phonechain.app.labelling.wanted import Wanted
@@ -19,7 +19,7 @@ from phonechain.app.services import Services
 from phonechain.app.settings import Settings
 
 
-async def label_speakers(services: Services, asked: Asked, entry: Entry, begun: float) -> Response:
+async def label_speakers(services: Services, asked: Asked, entry: Entry, begun: float, place: Place) -> Response:
     """The answer for a request that has been read and admitted.
 
     Raises:
@@ -27,7 +27,7 @@ async def label_speakers(services: Services, asked: Asked, entry: Entry, begun: 
     """
     batcher, options = services.batcher, asked.options
     mode = entry.model.normaliser.check_mode(options.normalise, known_speakers=False)
-    ready = await batcher.in_pool(_prepare, asked, entry, services.settings)
+    ready = await place.run(_prepare, asked, entry, services.settings)
     spent = time.perf_counter() - begun
     services.metrics.audio.inc(ready[0].duration)
     for one in ready:
@@ -42,7 +42,7 @@ async def label_speakers(services: Services, asked: Asked, entry: Entry, begun: 
         )
     )  # fmt: skip
     services.metrics.segments.inc(sum(len(one.labelled) for one in scored))
-    return await batcher.in_pool(_render, asked, entry, ready, scored, begun, spent)
+    return await place.run(_render, asked, entry, ready, scored, begun, spent)
 
 
 def _prepare(asked: Asked, entry: Entry, settings: Settings) -> list[Prepared]:

@@ -16,6 +16,7 @@ from phonechain.app.http.dependencies import DatabaseDep, OwnerDep, ServicesDep,
 from phonechain.app.http.gateway import caller_id
 from phonechain.app.http.pagination import Cursor, Limit
 from phonechain.app.labelling import conversion, pipeline
+from phonechain.app.labelling.lanes import TEXT_PER_SECOND, estimate_seconds
 from phonechain.app.problems import documents as problems
 from phonechain.app.problems.errors import InvalidRequest, UnsupportedMediaType
 from phonechain.app.reviews import boundaries, documents, export, intake
@@ -156,16 +157,19 @@ async def add_file(
             names = [(part.filename or "file").replace("\0", "") for part in (audio, segments or alignment) if part]
             found: FoundSegments | None = None
             if alignment is not None:
-                found = await batcher.in_pool(boundaries.parse, await alignment.read())
+                document = await alignment.read()
+                found = await batcher.in_pool(len(document) / TEXT_PER_SECOND, boundaries.parse, document)
                 annotation, options.tier = boundaries.render(found), boundaries.PHONES
                 names[1] = f"{name_stem(names[0])}.TextGrid"
             elif segments is not None:
                 annotation = await segments.read()
         entry = await models.get(options.model)
-        with batcher.admit():
-            read = await batcher.in_pool(notation.read, annotation, name=names[1])
+        with batcher.admit() as place:
+            place.enlarge(len(annotation) / TEXT_PER_SECOND)
+            read = await place.run(notation.read, annotation, name=names[1])
             path = await asyncio.to_thread(workspace.store.local, sound)
-            ready = await batcher.in_pool(
+            place.enlarge(await asyncio.to_thread(estimate_seconds, path))
+            ready = await place.run(
                 pipeline.prepare_utterance,
                 path,
                 read,
@@ -179,7 +183,7 @@ async def add_file(
                 known=entry.labeler.label_set_,
             )
             metrics.audio.inc(ready.duration)
-            playback = await batcher.in_pool(intake.keep_playback, workspace, path, options.channel)
+            playback = await place.run(intake.keep_playback, workspace, path, options.channel)
             scored = await batcher.label(
                 entry,
                 ready.inputs,

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from phonechain.app.labelling import pipeline as labelling
 from phonechain.app.labelling.batcher import Batcher, cores
+from phonechain.app.labelling.lanes import LONG
 from phonechain.app.models.catalog import Entry, Registry
 from phonechain.app.problems.errors import NotReady, Overloaded
 from phonechain.app.samples import AUDIO, SEGMENTS
@@ -214,9 +217,9 @@ def test_a_request_in_its_decoding_is_answered_too(gate: Gate, ready: labelling.
 
         async def request() -> int:
             with batcher.admit():
-                await batcher.in_pool(decode)
+                await batcher.in_pool(0.0, decode)
                 scored = await batcher.label(entry, *parts(ready, 2), n_best=1, decode="posterior")
-                return await batcher.in_pool(len, scored.labelled)
+                return await batcher.in_pool(0.0, len, scored.labelled)
 
         asked = asyncio.create_task(request())
         while not decoding.is_set():
@@ -269,13 +272,13 @@ def test_threads_are_set_once_for_the_model_and_for_numpy() -> None:
     seen: dict[str, int] = {}
 
     async def work(batcher: Batcher) -> None:
-        assert batcher._torch is not None
         loop = asyncio.get_running_loop()
-        seen["torch"] = await loop.run_in_executor(batcher._torch, torch.get_num_threads)
+        for line in batcher._lines:
+            seen[line.name] = await loop.run_in_executor(line.pool, torch.get_num_threads)
 
     try:
         running(work, torch_threads=1)
-        assert seen == {"torch": 1}
+        assert seen == {"torch": 1, "torch-long": 1}
         assert all(pool["num_threads"] == 1 for pool in threadpool_info() if pool["user_api"] == "blas")
     finally:
         torch.set_num_threads(before)
@@ -303,3 +306,42 @@ def test_a_short_utterance_goes_before_long_ones_that_came_a_little_earlier(
 
     running(work, batch_segments=10)
     assert order == [1, 2, 20, 20, 20]
+
+
+def test_a_short_utterance_is_labelled_while_the_model_works_on_a_long_one(
+    gate: Gate, ready: labelling.Prepared
+) -> None:
+    entry = Entry("default", gate)  # type: ignore[arg-type]
+    short = Entry("short", Gate(gate.real))  # type: ignore[arg-type]
+    short.labeler.open.set()  # type: ignore[attr-defined]
+    inputs, segments = parts(ready, 1)
+    many = replace(inputs, segments=np.repeat(inputs.segments, 700, 0), times=np.repeat(inputs.times, 700, 0))
+
+    async def work(batcher: Batcher) -> None:
+        long = batcher.label(entry, many, segments * 700, n_best=1, decode="posterior")
+        await in_the_models_hands(gate)
+        await batcher.label(short, inputs, segments, n_best=1, decode="posterior")
+        assert not long.done()
+        gate.open.set()
+        assert len((await long).labelled) == 700
+
+    running(work)
+
+
+def test_long_recordings_leave_places_for_short_ones() -> None:
+    async def work(batcher: Batcher) -> None:
+        with contextlib.ExitStack() as stack:
+            for _ in range(3):
+                place = stack.enter_context(batcher.admit())
+                place.enlarge(LONG)
+                place.enlarge(2 * LONG)
+                place.enlarge(3 * LONG)  # counts once
+            last = stack.enter_context(batcher.admit())
+            last.enlarge(LONG)
+            with pytest.raises(Overloaded, match=r"3 recordings of more than 60 s in progress \(limit 3\)"):
+                last.enlarge(LONG + 1)
+            assert last.size == LONG
+        with batcher.admit() as place:
+            place.enlarge(2 * LONG)
+
+    running(work, queue_size=4)

@@ -1,0 +1,126 @@
+"""Threads that are shared fairly: order, not time."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from phonechain.app import samples
+from phonechain.app.labelling.lanes import DELAY, LONG, FairThreads, estimate_seconds
+from phonechain.features.audio.raw import RawFormat
+
+
+def running(work: Callable[[FairThreads], Awaitable[None]], threads: int = 2) -> None:
+    async def run() -> None:
+        fair = FairThreads(threads, "fair")
+        try:
+            await work(fair)
+        finally:
+            fair.shutdown()
+
+    asyncio.run(run())
+
+
+async def until(event: threading.Event) -> None:
+    while not event.is_set():
+        await asyncio.sleep(0.001)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 4])
+def test_short_work_runs_beside_any_number_of_long_tasks(threads: int) -> None:
+    gate = threading.Event()
+
+    async def work(fair: FairThreads) -> None:
+        long = [fair.run(300.0, gate.wait, 120) for _ in range(64)]
+        for n in range(20):
+            assert await fair.run(2.0, abs, -n) == n
+        assert not any(one.done() for one in long)
+        gate.set()
+        assert all(await asyncio.gather(*long))
+
+    running(work, threads)
+
+
+def test_what_is_due_first_goes_first() -> None:
+    order: list[float] = []
+    gate, entered = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        entered.set()
+        gate.wait(120)
+
+    async def work(fair: FairThreads) -> None:
+        held = [fair.run(0.0, gate.wait, 120), fair.run(0.0, hold)]
+        await until(entered)
+        sizes = (50.0, 3.0, 40.0, 1.0, 1.0)
+        waiting = [fair.run(size, order.append, size) for size in sizes]
+        gate.set()
+        await asyncio.gather(*held, *waiting)
+
+    running(work)
+    # Two threads take them in this order; of two that run at once, either may append first.
+    assert sorted(order[:2]) == [1.0, 1.0]
+    assert set(order[3:]) <= {3.0, 40.0, 50.0}
+    assert order.index(3.0) < order.index(50.0)
+
+
+def test_long_work_comes_to_its_turn_beside_endless_short_work() -> None:
+    async def work(fair: FairThreads) -> None:
+        over = False
+
+        async def keep_busy() -> None:
+            while not over:
+                await fair.run(0.0, sum, range(1000))
+
+        busy = [asyncio.create_task(keep_busy()) for _ in range(8)]
+        assert await fair.run(LONG + 1, abs, -5) == 5
+        over = True
+        await asyncio.gather(*busy)
+
+    assert DELAY * (LONG + 1) < 5
+    running(work)
+
+
+def test_work_that_was_given_up_is_not_done() -> None:
+    done: list[int] = []
+    gate, entered = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        entered.set()
+        gate.wait(120)
+
+    async def work(fair: FairThreads) -> None:
+        held = [fair.run(0.0, gate.wait, 120), fair.run(0.0, hold)]
+        await until(entered)
+        waiting = [fair.run(0.0, done.append, n) for n in range(4)]
+        waiting[1].cancel()
+        waiting[2].cancel()
+        gate.set()
+        await asyncio.gather(*held, waiting[0], waiting[3])
+
+    running(work)
+    assert sorted(done) == [0, 3]
+
+
+def test_an_error_is_the_answer() -> None:
+    async def work(fair: FairThreads) -> None:
+        with pytest.raises(ZeroDivisionError):
+            await fair.run(0.0, lambda: 1 / 0)
+        assert await fair.run(0.0, abs, -1) == 1
+
+    running(work)
+
+
+def test_sound_is_estimated_without_decoding(tmp_path: Path) -> None:
+    data = samples.AUDIO.read_bytes()
+    assert estimate_seconds(data) == estimate_seconds(samples.AUDIO) == pytest.approx(1.9, abs=0.01)
+    assert estimate_seconds(bytes(8000)) == 2.0  # no sound: as if it were densely coded
+    assert estimate_seconds(data + bytes(10**7)) > 50  # more than its header claims
+    assert estimate_seconds(bytes(32000), RawFormat.parse("16000,s16le,1")) == 1.0
+    empty = tmp_path / "empty"
+    empty.touch()
+    assert estimate_seconds(empty) == 0.0
