@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -54,7 +55,7 @@ def test_what_is_due_first_goes_first() -> None:
         gate.wait(120)
 
     async def work(fair: FairThreads) -> None:
-        held = [fair.run(0.0, gate.wait, 120), fair.run(0.0, hold)]
+        held: list[Any] = [fair.run(0.0, gate.wait, 120), fair.run(0.0, hold)]
         await until(entered)
         sizes = (50.0, 3.0, 40.0, 1.0, 1.0)
         waiting = [fair.run(size, order.append, size) for size in sizes]
@@ -94,7 +95,7 @@ def test_work_that_was_given_up_is_not_done() -> None:
         gate.wait(120)
 
     async def work(fair: FairThreads) -> None:
-        held = [fair.run(0.0, gate.wait, 120), fair.run(0.0, hold)]
+        held: list[Any] = [fair.run(0.0, gate.wait, 120), fair.run(0.0, hold)]
         await until(entered)
         waiting = [fair.run(0.0, done.append, n) for n in range(4)]
         waiting[1].cancel()
