@@ -35,14 +35,14 @@ def own(files: dict[str, int]) -> set[str]:
     return {name for name in files if name.startswith("app/")}
 
 
-@pytest.mark.parametrize(("model", "files", "moves"), [("paper", 39, 89), ("default", 43, 137)])
+@pytest.mark.parametrize(("model", "files", "moves"), [("paper", 40, 101), ("default", 44, 149)])
 def test_classify(trips: dict[str, dict[str, dict[str, int]]], model: str, files: int, moves: int) -> None:
     trip = trips[f"{model} /classify"]
     assert len(trip["files"]) <= files, sorted(trip["files"])
-    assert len(own(trip["files"])) <= 11, sorted(own(trip["files"]))
+    assert len(own(trip["files"])) <= 12, sorted(own(trip["files"]))
     assert sum(trip["moves"].values()) <= moves, trip["moves"]
     inside = {move: count for move, count in trip["moves"].items() if move.count("app/") == 2}
-    assert sum(inside.values()) <= 29, inside
+    assert sum(inside.values()) <= 34, inside
 
 
 def test_a_jobs_creation(trips: dict[str, dict[str, dict[str, int]]]) -> None:
