@@ -25,6 +25,10 @@ def log_mels(samples: ArrayLike, settings: FeatureSettings) -> NDArray[np.float3
         EmptyAudio, NonFiniteAudio, AudioError: as `phonechain.features.mfcc.frames`.
     """
     sound = check_samples(samples)
+    if settings.engine == "librosa":
+        from phonechain.features import librosa_engine  # over a second of loading, which nobody else waits for
+
+        return librosa_engine.log_mels(sound, settings)
     filters = band_filters(settings)
     count = frame_count(len(sound), settings)
     out = np.empty((-(-count // BLOCK) * BLOCK, settings.bands), dtype=np.float32)

@@ -35,7 +35,7 @@ def combine(models: Sequence[PhoneModel]) -> PhoneModel:
     normaliser = Normaliser(first.normaliser.mean, first.normaliser.std, first.settings.normalise)
     for m in models:
         own, at = m.normaliser, replace(m.features, pooled=features.pooled, bands=bands)
-        if at != features or m.features.bands not in (0, bands):
+        if not at.gives_same_frames(features) or m.features.bands not in (0, bands):
             raise SettingsError("expected models with the same front end")
         for name, of_frames in (("mean", False), ("frame_mean", True)):
             mine, known = getattr(own, name), getattr(normaliser, name)

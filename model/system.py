@@ -65,7 +65,7 @@ class SystemSelection(FittedLabeler):
         """Let the systems compete, or take the choice of a run that was broken off; whether the chosen one needs the base."""
         asked = self.training or auto({}).training
         model = base.model_ if base is not None else None
-        if model is not None and model.features != model.settings.encoder.features(features):
+        if model is not None and not model.features.gives_same_frames(model.settings.encoder.features(features)):
             model = None
         search = Search(asked, features, drop=self.drop, base=model, progress=progress, stop=stop)
         self._choice = search.choose_once(items, run_dir)

@@ -30,7 +30,7 @@ def obstacle(base: PhoneModel, settings: ModelSettings, features: FeatureSetting
 
     The features and the settings of the model have to be the same, and the labels among those of the base.
     """
-    if base.features.to_dict() != features.to_dict():
+    if not base.features.gives_same_frames(features):
         return "its features are others"
     if to_dict(base.settings) != to_dict(settings):
         return "its settings are others"
@@ -61,11 +61,11 @@ def choose_start(
     if why is None:
         return "all", f"starts from {name}"
     new = new_labels(base, labels)
-    same = base.features.to_dict() == features.to_dict() and to_dict(base.settings) == to_dict(settings)
+    same = base.features.gives_same_frames(features) and to_dict(base.settings) == to_dict(settings)
     if same and settings.chain == "crf" and 2 * len(new) <= len(labels):
         return "labels", f"starts from {name}, with new labels: {why}"
     kept = base.settings.encoder
-    if kept.kind != "none" and kept == settings.encoder and base.features == features:
+    if kept.kind != "none" and kept == settings.encoder and base.features.gives_same_frames(features):
         return "encoder", f"starts from the encoder of {name}, all else anew: {why}"
     return "none", f"starts anew, not from {name}: {why}"
 
