@@ -24,6 +24,9 @@ from phonechain.model.networks.base import SequenceNetwork
 from phonechain.model.sequences import SequenceAnswer, answer_sequence
 from phonechain.model.settings import ModelSettings
 
+LONG = 8000
+"""Segments of a recording from which on it is labelled some of them at a time: a quarter of an hour of speech."""
+
 Decoding = Literal["posterior", "viterbi"]
 """What is answered: each segment's most probable label, or the most probable sequence of labels."""
 
@@ -129,18 +132,39 @@ class PhoneModel:
         if not kept:
             return all_p, all_best
         group = list(range(len(items))) if groups is None else list(groups)
-        order, packing, h = self._encode([items[n] for n in kept], [group[n] for n in kept], mode)
-        with torch.inference_mode():
-            if evidence is None:
-                p = packing.split(self.network.posteriors(h, packing, temperature=self.temperature))
-            else:
-                rows = torch.from_numpy(np.concatenate([evidence[kept[n]] for n in order]))[packing.from_concatenated]
-                given = self.network.posteriors_with_evidence(h, rows, packing, temperature=self.temperature)
-                p = packing.split(given)
-            best = packing.split(self.network.decode(h, packing)) if viterbi else [p_n.argmax(1) for p_n in p]
-        for n, p_n, best_n in zip(order, p, best, strict=True):
-            all_p[kept[n]], all_best[kept[n]] = p_n.numpy(), best_n.numpy()
+        inputs = self.normaliser.apply_inputs([items[n] for n in kept], self.features, [group[n] for n in kept], mode)
+        short = [n for n, i in enumerate(inputs) if len(i.segments) <= LONG]
+        if short:
+            order, packing, h = self._encode_normalised([inputs[n] for n in short])
+            with torch.inference_mode():
+                if evidence is None:
+                    p = packing.split(self.network.posteriors(h, packing, temperature=self.temperature))
+                else:
+                    rows = np.concatenate([evidence[kept[short[n]]] for n in order])
+                    given = torch.from_numpy(rows)[packing.from_concatenated]
+                    found = self.network.posteriors_with_evidence(h, given, packing, temperature=self.temperature)
+                    p = packing.split(found)
+                best = packing.split(self.network.decode(h, packing)) if viterbi else [p_n.argmax(1) for p_n in p]
+            for n, p_n, best_n in zip(order, p, best, strict=True):
+                all_p[kept[short[n]]], all_best[kept[short[n]]] = p_n.numpy(), best_n.numpy()
+        for n, one in enumerate(inputs):
+            if len(one.segments) > LONG:
+                own = None if evidence is None else evidence[kept[n]]
+                all_p[kept[n]], all_best[kept[n]] = self._label_long(one, viterbi, own)
         return all_p, all_best
+
+    def _label_long(
+        self, inputs: Inputs, viterbi: bool, evidence: NDArray[np.float32] | None
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """The same of one long recording, normalised, some of its segments at a time."""
+        with torch.inference_mode():
+            rows = self.network.encode_long(
+                torch.from_numpy(inputs.segments), self._frame_batch([inputs], Packing((len(inputs.segments),)))
+            )
+            given = None if evidence is None else torch.from_numpy(evidence)
+            p = self.network.posteriors_of_long(rows, evidence=given, temperature=self.temperature)
+            best = self.network.decode_long(rows) if viterbi else p.argmax(1)
+        return p.numpy(), best.numpy()
 
     def label_sequence(
         self, item: Inputs, *, n_best: int = 5, given: Sequence[int] | None = None, mode: Mode = "model"
@@ -151,9 +175,17 @@ class PhoneModel:
             self.network, self.labels, h, temperature=self.temperature, n_best=n_best, given=given
         )  # fmt: skip
 
-    def encode_parts(self, items: Sequence[Inputs], *, mode: Mode = "model") -> list[Tensor]:
-        """What the factors see, [T, E], of the parts of one recording, normalised together; each has at least one segment."""
-        order, packing, h = self._encode(items, [0] * len(items), mode)
+    def encode_parts(
+        self, items: Sequence[Inputs], *, beside: Sequence[Inputs] = (), mode: Mode = "model"
+    ) -> list[Tensor]:
+        """What the factors see, [T, E], of the parts of one recording, each of at least one segment.
+
+        They are normalised together with each other and with what is `beside` them: the speaker's other recordings.
+        """
+        inputs = self.normaliser.apply_inputs(
+            [*items, *beside], self.features, [0] * (len(items) + len(beside)), mode
+        )[: len(items)]  # fmt: skip
+        order, packing, h = self._encode_normalised(inputs)
         found: list[Tensor] = [h] * len(items)
         for n, part in zip(order, packing.split(h), strict=True):
             found[n] = part
@@ -163,15 +195,24 @@ class PhoneModel:
         self, items: Sequence[Inputs], groups: Sequence[int], mode: Mode
     ) -> tuple[NDArray[np.int64], Packing, Tensor]:
         """The order of the utterances in the packing, the packing, and what the factors see [N, D]."""
-        inputs = self.normaliser.apply_inputs(items, self.features, groups, mode)
+        return self._encode_normalised(self.normaliser.apply_inputs(items, self.features, groups, mode))
+
+    def _encode_normalised(self, inputs: Sequence[Inputs]) -> tuple[NDArray[np.int64], Packing, Tensor]:
         order, packing = Packing.longest_first([len(i.segments) for i in inputs])
         ranked = [inputs[n] for n in order]
-        frames = None
-        if self.features.bands:
-            frames = FrameBatch.of(
-                [i.frames for i in ranked], [i.times for i in ranked], packing, self.features.frame_period,
-                torch.device("cpu"),
-            )  # fmt: skip
+        frames = self._frame_batch(ranked, packing)
         with torch.inference_mode():
             x = torch.from_numpy(np.concatenate([i.segments for i in ranked]))[packing.from_concatenated]
             return order, packing, self.network.encode(x, packing, frames)
+
+    def _frame_batch(self, inputs: Sequence[Inputs], packing: Packing) -> FrameBatch | None:
+        """The frames of normalised inputs in the packing's order, if the network reads any."""
+        if not self.features.bands:
+            return None
+        return FrameBatch.of(
+            [i.frames for i in inputs],
+            [i.times for i in inputs],
+            packing,
+            self.features.frame_period,
+            torch.device("cpu"),
+        )

@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from phonechain.features.errors import SettingsError
 from phonechain.model.chain.packing import Packing
 from phonechain.model.encoders.frames import FrameBatch, FrameEncoder
-from phonechain.model.encoders.recurrent import Bidirectional, drop, groups_of, reset_linear
+from phonechain.model.encoders.long import Chunks, LongRows, count_chunks, rows_of, run_layer
+from phonechain.model.encoders.recurrent import CHUNK, Bidirectional, drop, groups_of, reset_linear
 from phonechain.model.settings import EncoderSettings
 
 
@@ -36,6 +37,10 @@ class Encoder(nn.Module):
 
     def forward(self, x: Tensor, packing: Packing, frames: FrameBatch | None = None) -> Tensor:
         return x
+
+    def run_long(self, x: Tensor, frames: FrameBatch | None = None) -> LongRows:
+        """What factors see of one long recording, computed some rows at a time; outside training."""
+        return LongRows(len(x), self.width, x.__getitem__)
 
 
 class RecurrentEncoder(Encoder):
@@ -72,13 +77,36 @@ class RecurrentEncoder(Encoder):
             if frames is None:
                 raise ValueError("expected frames for an encoder that reads them, got none")
             parts.append(self.frames(frames, packing, self.noise))
-        inside = nn.functional.gelu(self.norm(self.projection(torch.cat(parts, 1))))
+        inside = self._project(torch.cat(parts, 1))
         inside = drop(inside, settings.dropout, self.training, self.noise)
         state = inside
         for n, layer in enumerate(self.layers):
             state = drop(state, settings.dropout, self.training and n > 0, self.noise)
             state = self._run(layer, state, packing)
         return torch.cat([state, inside], 1)
+
+    def _project(self, seen: Tensor) -> Tensor:
+        """[N, C] -> [N, P]."""
+        return nn.functional.gelu(self.norm(self.projection(seen)))
+
+    def run_long(self, x: Tensor, frames: FrameBatch | None = None) -> LongRows:
+        inside = x.new_empty(len(x), self.settings.width)
+        states: Chunks | None = None
+        if self.frames is not None:
+            if frames is None:
+                raise ValueError("expected frames for an encoder that reads them, got none")
+            states = self.frames.run_long(frames)
+        for at in range(0, len(x), CHUNK):
+            here = slice(at, at + CHUNK)
+            seen = x[here]
+            if self.frames is not None and frames is not None and states is not None:
+                seen = torch.cat([seen, self.frames.pool_long(frames, here, states)], 1)
+            inside[here] = self._project(seen)
+        chunks: Chunks = lambda k: inside[k * CHUNK : (k + 1) * CHUNK]  # noqa: E731
+        for layer in self.layers:
+            assert isinstance(layer, Bidirectional)
+            chunks = run_layer(layer, chunks, count_chunks(len(x)))
+        return LongRows(len(x), self.width, lambda span: torch.cat([rows_of(chunks, span), inside[span]], 1))
 
     def _run(self, layer: nn.Module, rows: Tensor, packing: Packing) -> Tensor:
         """[N, C] -> [N, 2 U]; outside training, sequences of like length at a time, so that little is padded."""

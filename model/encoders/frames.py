@@ -17,8 +17,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
+from phonechain.features.inputs import Frames
 from phonechain.features.pooling import MIN_DURATION, PARTS
 from phonechain.model.chain.packing import Packing
+from phonechain.model.encoders.long import Chunks, Kept, count_chunks, rows_of, run_layer
 from phonechain.model.encoders.recurrent import CHUNK, Bidirectional, drop, groups_of, reset_linear
 from phonechain.model.settings import EncoderSettings
 
@@ -49,7 +51,7 @@ class FrameBatch:
     @classmethod
     def of(
         cls,
-        frames: Sequence[NDArray[np.float32]],
+        frames: Sequence[Frames],
         times: Sequence[NDArray[np.float64]],
         packing: Packing,
         period: float,
@@ -103,8 +105,7 @@ class FrameEncoder(nn.Module):
             for some in rows.split(CHUNK):
                 pooled[some] = pool_states(states, counts, batch.times[some], column[some], 2 * batch.period)
         pooled = drop(pooled, self.settings.frame_dropout, self.training, noise)
-        duration = (batch.times[:, 1] - batch.times[:, 0]).clamp_min(MIN_DURATION).log() - TYPICAL
-        return torch.cat([pooled, duration.to(pooled.dtype)[:, None]], 1)
+        return torch.cat([pooled, _log_duration(batch.times).to(pooled.dtype)], 1)
 
     def states(self, frames: Sequence[Tensor], noise: torch.Generator | None) -> tuple[Tensor, Tensor]:
         """([F', b, 2 U], [b]): the network's states at half the rate, and how many each sequence has."""
@@ -118,20 +119,47 @@ class FrameEncoder(nn.Module):
                 padded[n, : len(own)] = own
         if self.training or longest <= CHUNK:
             x = self._convolve(padded, lengths, 0, noise).transpose(0, 1).contiguous()
-        else:  # in pieces that overlap by what the convolutions see
-            halo = 2 * WIDTH // 2 * 2
+        else:
             x = padded.new_empty((longest + 1) // 2, len(padded), self.settings.channels)
             for at in range(0, longest, CHUNK):
-                before = min(halo, at)
-                piece = padded[:, at - before : at + CHUNK + halo]
-                here = self._convolve(piece, lengths, at - before, noise).transpose(0, 1)
-                place = x[at // 2 : (at + CHUNK) // 2]
-                place.copy_(here[before // 2 : before // 2 + len(place)])
+                x[at // 2 : (at + CHUNK) // 2] = self._convolve_piece(padded, lengths, at, CHUNK)
         counts = (lengths + 1) // 2
         for n, layer in enumerate(self.layers):
             x = drop(x, self.settings.frame_dropout, self.training and n > 0, noise)
             x = layer(x, counts)
         return x, counts
+
+    def _convolve_piece(self, padded: Tensor, lengths: Tensor, at: int, count: int) -> Tensor:
+        """[(n + 1) // 2, b, C'] of the frames from `at` on, at most `count`, both even; with what the convolutions see around."""
+        halo = 2 * WIDTH // 2 * 2
+        before, stop = min(halo, at), min(padded.shape[1], at + count)
+        here = self._convolve(padded[:, at - before : stop + halo], lengths, at - before, None).transpose(0, 1)
+        return here[before // 2 : (stop + 1) // 2 - (at - before) // 2]
+
+    def pool_long(self, batch: FrameBatch, rows: slice, states: Chunks) -> Tensor:
+        """[n, 5 * 2 U + 1] of some segments of one recording, from the chunks of `run_long`."""
+        times, period, length = batch.times[rows], 2 * batch.period, (len(batch.frames[0]) + 1) // 2
+        first = min(length - 1, max(0, int(times.min() / period) - 2))
+        last = min(length, max(first + 1, int(times.max() / period) + 3))
+        here = rows_of(states, slice(first, last))[:, None]
+        counts, column = torch.tensor([length]), torch.zeros(len(times), dtype=torch.long)
+        pooled = pool_states(here, counts, times, column, period, first)
+        return torch.cat([pooled, _log_duration(times).to(pooled.dtype)], 1)
+
+    def run_long(self, batch: FrameBatch) -> Chunks:
+        """The network's states over one long recording, in chunks."""
+        frames = batch.frames[0][None]
+        lengths = torch.tensor([frames.shape[1]])
+        count = count_chunks((frames.shape[1] + 1) // 2)
+
+        def convolved(k: int) -> Tensor:
+            return self._convolve_piece(frames, lengths, 2 * CHUNK * k, 2 * CHUNK)[:, 0]
+
+        chunks: Chunks = Kept(convolved)
+        for layer in self.layers:
+            assert isinstance(layer, Bidirectional)
+            chunks = run_layer(layer, chunks, count)
+        return chunks
 
     def _convolve(self, x: Tensor, lengths: Tensor, first: int, noise: torch.Generator | None) -> Tensor:
         """[b, F, C] from frame `first` on -> [b, (F + 1) // 2, C']."""
@@ -145,11 +173,16 @@ class FrameEncoder(nn.Module):
         return drop(h, share, self.training, noise)
 
 
-def pool_states(states: Tensor, counts: Tensor, times: Tensor, column: Tensor, period: float) -> Tensor:
+def _log_duration(times: Tensor) -> Tensor:
+    """[N, 1] of segments at `times` [N, 2], a usual one near zero."""
+    return (times[:, 1:] - times[:, :1]).clamp_min(MIN_DURATION).log() - TYPICAL
+
+
+def pool_states(states: Tensor, counts: Tensor, times: Tensor, column: Tensor, period: float, first: int = 0) -> Tensor:
     """Pooled states of segments, [R, 5 * W].
 
     Args:
-        states: [F', b, W], a state every `period` seconds.
+        states: [F', b, W], a state every `period` seconds, of those from number `first` on.
         counts: [b] states of each sequence.
         times: [R, 2] of the segments, seconds from the first state.
         column: [R] which sequence a segment is in.
@@ -161,18 +194,22 @@ def pool_states(states: Tensor, counts: Tensor, times: Tensor, column: Tensor, p
     edges = times[:, :1] + (times[:, 1:] - times[:, :1]) * shares
     # a state stands for the time around it: the one at index i for [i, i + 1) of these coordinates
     borders = (edges / period + 0.5).clamp_min(0).minimum((last + 1)[:, None].to(edges.dtype))
-    parts = [_means(flat, borders[:, k], borders[:, k + 1], last, column, columns) for k in range(len(PARTS))]
+    origin = column - first * columns
+    parts = [_means(flat, borders[:, k], borders[:, k + 1], last, origin, columns) for k in range(len(PARTS))]
     for k in (0, 1):
         at = (times[:, k] / period).clamp_min(0).minimum(last.to(times.dtype))
         lower = at.long().minimum((last - 1).clamp_min(0))
         share = (at - lower).to(flat.dtype)[:, None]
         upper = (lower + 1).minimum(last)
-        parts.append(flat[lower * columns + column] * (1 - share) + flat[upper * columns + column] * share)
+        parts.append(flat[lower * columns + origin] * (1 - share) + flat[upper * columns + origin] * share)
     return torch.cat(parts, 1)
 
 
-def _means(flat: Tensor, begin: Tensor, end: Tensor, last: Tensor, column: Tensor, columns: int) -> Tensor:
-    """[R, W] means of the states between two instants [R], each weighed by the time that it stands for."""
+def _means(flat: Tensor, begin: Tensor, end: Tensor, last: Tensor, origin: Tensor, columns: int) -> Tensor:
+    """[R, W] means of the states between two instants [R], each weighed by the time that it stands for.
+
+    `origin` [R] is where in `flat` the state at 0 of each segment's sequence would be.
+    """
     first = begin.long().minimum(last)
     count = (end.ceil().long().minimum(last + 1) - first).clamp_min(1)
     row = torch.repeat_interleave(torch.arange(len(begin), device=begin.device), count)
@@ -180,5 +217,5 @@ def _means(flat: Tensor, begin: Tensor, end: Tensor, last: Tensor, column: Tenso
     weight = end[row].minimum((state + 1).to(end.dtype)) - begin[row].maximum(state.to(begin.dtype))
     weight = weight.clamp_min(0) + 1e-6  # a part shorter than a state's time has that state
     weight = weight / torch.zeros_like(begin).index_add(0, row, weight)[row]
-    value = flat.index_select(0, state * columns + column[row]) * weight.to(flat.dtype)[:, None]
+    value = flat.index_select(0, state * columns + origin[row]) * weight.to(flat.dtype)[:, None]
     return flat.new_zeros(len(begin), flat.shape[1]).index_add(0, row, value)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -59,12 +59,14 @@ class Statistics:
         squares = sum(((block - mean) ** 2).sum(0) for block in _blocks(rows))
         return cls(float(len(rows)), mean, squares / len(rows))
 
-    def standardise(self, rows: NDArray[np.float32], prior: float) -> NDArray[np.float32]:
-        """Rows [N, D], normalised over the training set, normalised over these statistics as well."""
+    def standardise(
+        self, rows: NDArray[np.float32], prior: float, out: NDArray[np.float32] | None = None
+    ) -> NDArray[np.float32]:
+        """Rows [N, D], normalised over the training set, normalised over these statistics as well; in `out` if given."""
         weight = self.count / (self.count + prior)
         mean = weight * self.mean
         variance = weight * (self.variance + (self.mean - mean) ** 2) + (1 - weight)
-        out = np.empty(rows.shape, dtype=np.float32)
+        out = np.empty(rows.shape, dtype=np.float32) if out is None else out
         for block, place in zip(_blocks(rows), _blocks(out), strict=True):
             place[:] = (block - mean) / np.sqrt(variance)
         return out
@@ -172,15 +174,16 @@ class Normaliser:
         lengths = [len(i.segments) for i in items]
         cuts = np.cumsum(lengths)[:-1]
         x = self.apply(np.concatenate([i.segments for i in items]), np.repeat(groups, lengths), mode=mode)
-        frames: list[Frames] = [i.frames for i in items]
+        frames: list[Any] = [i.frames for i in items]
         if features.bands:
             frames = [self.scale_frames(f, features, own=mode != "model") for f in frames]
             if mode != "model":
                 for g in dict.fromkeys(groups):
                     members = [n for n, other in enumerate(groups) if other == g]
-                    own = Statistics.of(np.concatenate([frames[n] for n in members]))
+                    together = frames[members[0]] if len(members) == 1 else np.concatenate([frames[n] for n in members])
+                    own = Statistics.of(together)
                     for n in members:
-                        frames[n] = own.standardise(np.asarray(frames[n], dtype=np.float32), FRAME_PRIOR)
+                        own.standardise(frames[n], FRAME_PRIOR, out=frames[n])
         return [
             replace(i, segments=rows, frames=f) for i, rows, f in zip(items, np.split(x, cuts), frames, strict=True)
         ]

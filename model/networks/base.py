@@ -13,6 +13,7 @@ from phonechain.features.errors import SettingsError
 from phonechain.model.chain.packing import Packing
 from phonechain.model.encoders.encoder import build_encoder
 from phonechain.model.encoders.frames import FrameBatch
+from phonechain.model.encoders.long import LongRows
 from phonechain.model.settings import ModelSettings
 
 
@@ -96,6 +97,21 @@ class SequenceNetwork(nn.Module, ABC):
         self.encoder.noise = self.noise
         h: Tensor = self.encoder(x, packing, frames)
         return h
+
+    def encode_long(self, x: Tensor, frames: FrameBatch | None = None) -> LongRows:
+        """The same of one long recording, some rows at a time: for `posteriors_of_long` and `decode_long`; no gradient."""
+        return self.encoder.run_long(x, frames)
+
+    def posteriors_of_long(self, rows: LongRows, *, evidence: Tensor | None = None, temperature: float = 1.0) -> Tensor:
+        """[T, Y] p(y_t | x), or with evidence [T, Y] p(y_t | x, g), of one long recording."""
+        h, packing = rows[:], Packing((len(rows),))
+        if evidence is None:
+            return self.posteriors(h, packing, temperature=temperature)
+        return self.posteriors_with_evidence(h, evidence, packing, temperature=temperature)
+
+    def decode_long(self, rows: LongRows) -> Tensor:
+        """[T] the most probable label sequence of one long recording."""
+        return self.decode(rows[:], Packing((len(rows),)))
 
     def encoder_parameters(self) -> list[nn.Parameter]:
         """The encoder's weights; none without one."""

@@ -10,15 +10,19 @@ from torch import Tensor, nn
 
 from phonechain.model.chain import inference as chain
 from phonechain.model.chain.packing import Packing
+from phonechain.model.chain.search import viterbi_in_windows
 from phonechain.model.chain.spans import span_log_probabilities
+from phonechain.model.encoders.long import LongRows
 from phonechain.model.networks import factors
 from phonechain.model.networks.base import Factor, SequenceNetwork
-from phonechain.model.networks.parts import decode_in_parts, in_parts
+from phonechain.model.networks.parts import decode_in_parts, in_parts, marginals_in_windows
 from phonechain.model.settings import FactorSettings
 
 ALL = slice(None)
 BUDGET = 192 * 2**20
 """Bytes that the tables of a batch may take before it is labelled in parts."""
+LONGEST_WINDOW = 4096
+"""Positions of a long recording that are labelled at once, where their tables are small."""
 
 
 class FactorModel(SequenceNetwork):
@@ -177,6 +181,35 @@ class ConditionalRandomField(FactorModel):
             if len(rows) <= most and packing.lengths[0] <= most // 4:
                 return whole(rows, packing)
             return in_parts(rows, packing, most, whole, potentials)
+
+    def posteriors_of_long(self, rows: LongRows, *, evidence: Tensor | None = None, temperature: float = 1.0) -> Tensor:
+        def potentials(span: slice) -> chain.Potentials:
+            found = self._potentials_of_long(rows, span).scaled(1.0 / temperature)
+            return (
+                found if evidence is None else replace(found, unary=found.unary + evidence[span].to(found.unary.dtype))
+            )
+
+        with torch.no_grad():
+            found = marginals_in_windows(potentials, len(rows), self._window)
+            if found is None:  # potentials too wide for windows
+                return super().posteriors_of_long(rows, evidence=evidence, temperature=temperature)
+            return found
+
+    def decode_long(self, rows: LongRows) -> Tensor:
+        with torch.no_grad():
+            return viterbi_in_windows(lambda span: self._potentials_of_long(rows, span), len(rows), self._window)
+
+    @property
+    def _window(self) -> int:
+        """Positions of a long recording whose tables are held at once."""
+        return max(2, min(BUDGET // self._bytes_per_row // 16, LONGEST_WINDOW))
+
+    def _potentials_of_long(self, rows: LongRows, span: slice) -> chain.Potentials:
+        """Log-potentials of some positions, from them and what factors see around them."""
+        steps = [step for f in self.factor_settings for step in window_steps(f)]
+        first, last = max(0, span.start + min(steps)), min(len(rows), span.stop + max(steps))
+        part = rows[first:last]
+        return self.potentials(part, Packing((len(part),)), slice(span.start - first, span.stop - first))
 
     def decode(self, h: Tensor, packing: Packing) -> Tensor:
         """[N] the most probable label sequences (Viterbi); in parts, as `posteriors`."""

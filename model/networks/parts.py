@@ -37,7 +37,9 @@ def in_parts(x: Tensor, packing: Packing, rows: int, whole: Whole, window: Windo
         part = Packing(packing.lengths[first:last], packing.device)
         order = where[part.from_concatenated]
         features = x.index_select(0, order)
-        answer = _of_long(features, part, rows // 16, window) if last == first + 1 and part.rows > rows // 4 else None
+        answer = None
+        if last == first + 1 and part.rows > rows // 4:
+            answer = marginals_in_windows(partial(window, features, part), part.rows, rows // 16)
         if answer is None:
             answer = whole(features, part)
         if found is None:
@@ -82,22 +84,29 @@ class _TooWide(Exception):
     """The n-gram potentials of a window have a range at which scaled probabilities are not exact."""
 
 
-def _of_long(x: Tensor, packing: Packing, size: int, window: Window) -> Tensor | None:
-    """Posteriors of one long sequence in windows; None where only sums of logs are exact, which need the whole of it."""
+def marginals_in_windows(potentials_of: Callable[[slice], Potentials], length: int, size: int) -> Tensor | None:
+    """[T, Y] posteriors of one long sequence, `size` positions at a time, from the potentials of some of them.
+
+    None where only sums of logs are exact, which need the whole of it.
+    """
+    kind = torch.float32
 
     def potentials(span: slice) -> Potentials:
-        found = window(x, packing, span).detach().to(torch.float64)
+        nonlocal kind
+        found = potentials_of(span).detach()
+        kind = found.unary.dtype
+        found = found.to(torch.float64)
         if not ngram_range(found, begins=span.start == 0) <= SAFE_RANGE[2, torch.float64]:
             raise _TooWide
         return found
 
     answer: Tensor | None = None
     try:
-        for part in in_windows(potentials, packing.rows, size, Want(unary=True)):
+        for part in in_windows(potentials, length, size, Want(unary=True)):
             unary = part.marginals.unary
             assert unary is not None
             if answer is None:
-                answer = x.new_empty(packing.rows, unary.shape[1])
+                answer = unary.new_empty(length, unary.shape[1], dtype=kind)
             answer[part.rows] = unary.to(answer.dtype)
     except _TooWide:
         return None

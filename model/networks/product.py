@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from phonechain.model.chain import inference as chain
 from phonechain.model.chain.packing import Packing
 from phonechain.model.encoders.frames import FrameBatch
+from phonechain.model.encoders.long import LongRows
 from phonechain.model.networks.base import SequenceNetwork
 from phonechain.model.networks.crf import ALL, ConditionalRandomField
 from phonechain.model.settings import ModelSettings
@@ -55,6 +56,10 @@ class ProductOfExperts(ConditionalRandomField):
     def encode(self, x: Tensor, packing: Packing, frames: FrameBatch | None = None) -> Tensor:
         """[N, E] what the members' factors see."""
         return torch.cat([m.encode(x[:, : m.features], packing, frames) for m in self.experts], 1)
+
+    def encode_long(self, x: Tensor, frames: FrameBatch | None = None) -> LongRows:
+        parts = [m.encode_long(x[:, : m.features], frames) for m in self.experts]
+        return LongRows(len(x), self.width, lambda span: torch.cat([part[span] for part in parts], 1))
 
     def potentials(self, h: Tensor, packing: Packing, rows: slice = ALL) -> chain.Potentials:
         """The members' log-potentials, added up."""
