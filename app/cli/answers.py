@@ -80,7 +80,7 @@ def write(
     gop: bool = False,
     more: Sequence[dict[str, Any]] = (),
 ) -> None:
-    """Write the answers to one tier, or with `all_speakers` to several: tables under each other, JSON with a list.
+    """Write the answers to one tier, or with `all_speakers` to several: tables under each other, or as `render_tiers`.
 
     `more` members go to the JSON of each tier, and into tables of their own.
 
@@ -89,19 +89,40 @@ def write(
     """
     if format == "table":
         print_tables(tiers, out, named=all_speakers, entropy=entropy, gop=gop, more=more)
-    elif not all_speakers:
+    else:
+        data = render_tiers(
+            labeler, model, tiers, format, all_speakers=all_speakers, entropy=entropy, gop=gop, more=more
+        )
+        common.write_output(data, out)
+
+
+def render_tiers(
+    labeler: PhoneLabeler,
+    model: str,
+    tiers: Sequence[tuple[Prepared, Sequence[LabelledSegment]]],
+    format: str,
+    *,
+    all_speakers: bool = False,
+    entropy: bool = False,
+    gop: bool = False,
+    more: Sequence[dict[str, Any]] = (),
+) -> bytes:
+    """The answers to one tier, or with `all_speakers` to several: the answer of `POST /classify`, or an annotation file.
+
+    Raises:
+        AnnotationError: the format cannot hold it.
+    """
+    if not all_speakers:
         [(ready, labelled)] = tiers
         own = more[0] if more else None
-        data = render(labeler, model, ready, labelled, format, entropy=entropy, gop=gop, more=own)
-        common.write_output(data, out)
-    elif format == "json":
-        each = zip(tiers, more or [{}] * len(tiers), strict=True)
-        body = {"tiers": [to_json(labeler, model, *tier, entropy=entropy, gop=gop, more=own) for tier, own in each]}
-        common.write_output(json.dumps(body, ensure_ascii=False, indent=2).encode("utf-8") + b"\n", out)
-    else:
+        return render(labeler, model, ready, labelled, format, entropy=entropy, gop=gop, more=own)
+    if format != "json":
         from phonechain.app.labelling import speakers
 
-        common.write_output(speakers.render(tiers, format), out)
+        return speakers.render(tiers, format)
+    each = zip(tiers, more or [{}] * len(tiers), strict=True)
+    body = {"tiers": [to_json(labeler, model, *tier, entropy=entropy, gop=gop, more=own) for tier, own in each]}
+    return json.dumps(body, ensure_ascii=False, indent=2).encode("utf-8") + b"\n"
 
 
 def print_tables(

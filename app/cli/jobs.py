@@ -151,6 +151,18 @@ def label(
     format: Format = None,
     tier: options.Tier = None,
     n_best: Annotated[int, typer.Option(help="Number of labels to list per segment.", min=1)] = 1,
+    all_speakers: Annotated[
+        bool, typer.Option("--all-speakers", help="Label the phone tiers of all speakers of a recording.")
+    ] = False,
+    sequences: Annotated[
+        int, typer.Option(help="Also the N most probable label sequences, with probabilities.", metavar="N", min=0)
+    ] = 0,
+    words: Annotated[
+        bool, typer.Option("--words", help="Also how probable it is that all labels of each word are right.")
+    ] = False,
+    hidden: Annotated[
+        bool, typer.Option("--hidden", help="Also the posteriors of the model's hidden variables (rows of JSON).")
+    ] = False,
     fix: options.Fix = False,
     on_bad_segment: Annotated[
         str | None,
@@ -169,7 +181,10 @@ def label(
 ) -> None:
     """Label a corpus."""
     options.check_options(gaps=gaps, max_gap=max_gap, on_bad_segment=on_bad_segment or "refuse")
-    labelling = {"fix": fix, "on_bad_segment": on_bad_segment, "gaps": gaps, "max_gap": max_gap}
+    labelling = {
+        "fix": fix, "on_bad_segment": on_bad_segment, "gaps": gaps, "max_gap": max_gap, "all_speakers": all_speakers,
+        "sequences": sequences, "words": words, "hidden": hidden,
+    }  # fmt: skip
     with _client(url, key) as client:
         id = _corpus_id(client, corpus, tier=tier, on_bad_segment=on_bad_segment, fix="true" if fix else None)
         asked = {"kind": "label", "corpus": id, "model": model, "n_best": n_best, "tier": tier, **labelling}

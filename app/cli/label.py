@@ -33,7 +33,7 @@ def label(
     model: options.Model = "default",
     tier: options.Tier = None,
     all_speakers: Annotated[
-        bool, typer.Option("--all-speakers", help="Label the phone tiers of all speakers of the recording.")
+        bool, typer.Option("--all-speakers", help="Label the phone tiers of all speakers of a recording.")
     ] = False,
     utterance: options.Recording = None,
     shift: options.Shift = "0",
@@ -59,10 +59,16 @@ def label(
         ),
     ] = False,
     sequences: Annotated[
-        int, typer.Option(help="Show the N most probable label sequences, with probabilities.", metavar="N", min=0)
+        int,
+        typer.Option(
+            help="Show the N most probable label sequences, with probabilities (table and JSON).", metavar="N", min=0
+        ),
     ] = 0,
     words: Annotated[
-        bool, typer.Option("--words", help="Show how probable it is that all labels of each word are right.")
+        bool,
+        typer.Option(
+            "--words", help="Show how probable it is that all labels of each word are right (table and JSON)."
+        ),
     ] = False,
     hidden: Annotated[
         bool, typer.Option("--hidden", help="Add the posteriors of the model's hidden variables (JSON).")
@@ -124,15 +130,16 @@ def label(
     checked["mapping"] = common.read_map(map_)
     common.check_output(table)
     picture.check_picture(plot, audio.is_dir())
-    if all_speakers and (tier is not None or audio.is_dir()):
-        raise SettingsError("--all-speakers: expected one recording and no --tier, got a folder or a tier")
+    if all_speakers and tier is not None:
+        raise SettingsError("--all-speakers: expected no --tier, got both")
     wanted = Wanted(sequences, words, hidden)
-    if wanted and audio.is_dir():
-        raise SettingsError("--sequences, --words and --hidden: expected one recording, got a folder")
     if audio.is_dir():
         if segments is not None:
             raise SettingsError(f"SEGMENTS ({segments}) cannot be given with a folder: they lie beside its recordings")
-        label_folder(audio, out, model, format, checked, doubtful, table, entropy=entropy, gop=gop, normalise=normalise)
+        label_folder(
+            audio, out, model, format, checked, doubtful, table, entropy=entropy, gop=gop, normalise=normalise,
+            all_speakers=all_speakers, wanted=wanted,
+        )  # fmt: skip
         return
     common.check_file(audio, "a sound file")
     if segments is None:

@@ -13,13 +13,16 @@ import typer
 
 from phonechain.app.cli import answers, common
 from phonechain.app.cli.certainty import Ranking
+from phonechain.app.labelling.wanted import NOTHING, Wanted
 from phonechain.features.errors import PhonechainError, SettingsError
 from phonechain.features.files import printable_path
 
 if TYPE_CHECKING:
     from phonechain.app.labelling.pipeline import Prepared
     from phonechain.features.corpora.folder import Pair
+    from phonechain.features.inputs import Inputs
     from phonechain.model.labeler import PhoneLabeler
+    from phonechain.model.learning.normaliser import Mode
 
 BATCH = 16
 """Recordings per batch."""
@@ -30,10 +33,10 @@ _ALONE = re.compile("beside it|passed over")
 
 @dataclass(slots=True)
 class Work:
-    """One recording, ready to be labelled, and the format and file of its answer."""
+    """One recording, ready to be labelled: a tier, or those of all speakers; and the format and file of its answer."""
 
     pair: Pair
-    ready: Prepared
+    tiers: list[Prepared]
     format: str
     target: Path
 
@@ -50,19 +53,28 @@ def label_folder(
     entropy: bool = False,
     gop: bool = False,
     normalise: str | None = None,
+    all_speakers: bool = False,
+    wanted: Wanted = NOTHING,
 ) -> None:
-    """Label every pair below `root`, and write the answers to the same tree below `out`.
+    """Label every pair below `root`, and write the answers to the same tree below `out`, with what else is `wanted`.
 
     Exits with 1 if some files could not be used, with 2 if none could.
     """
     from phonechain.app.labelling.pipeline import label_sequences
+    from phonechain.app.labelling.sequences import describe
     from phonechain.features.corpora import folder
     from phonechain.features.corpora.base import NoticeCount
 
     form = _check_arguments(root, out, format, doubtful, table)
+    if wanted and (out is None or form != "json"):
+        raise SettingsError(
+            f"--sequences, --words and --hidden: a folder's answers need --format json and --out DIR, got "
+            f"{form or 'no format'}{'' if out is not None else ' and no folder'}"
+        )
     pairs, problems = folder.pairs(root, raw=options.pop("raw", None))
     labeler = common.load_model(model)
-    mode = labeler.normalisation(normalise, known_speakers=True)
+    # tiers of several speakers are each a speaker's; nothing says whose recordings belong together
+    mode = labeler.normalisation(normalise, known_speakers=not all_speakers)
     decoding = {name: options.pop(name) for name in ("n_best", "decode")}
     if options.pop("utterance", None) is not None:
         raise SettingsError("--utterance cannot be given with a folder: the names of its recordings decide")
@@ -80,31 +92,56 @@ def label_folder(
             bars.line(f"failed {common.file_line(file, error)}")
 
         for at in range(0, len(pairs), BATCH):
-            work = _prepare(pairs[at : at + BATCH], root, out, form, labeler, options, fail)
+            work = _prepare(pairs[at : at + BATCH], root, out, form, labeler, options, fail, all_speakers)
+            tiers = [ready for one in work for ready in one.tiers]
+            owners = [n for n, one in enumerate(work) for _ in one.tiers]
             speakers: dict[str, int] = {}
+            groups = [
+                speakers.setdefault((not all_speakers and work[owner].pair.speaker) or f"\0{n}", len(speakers))
+                for n, owner in enumerate(owners)
+            ]
             batch = label_sequences(
                 labeler.model_,
-                [(one.ready.inputs, one.ready.segments, one.ready.starts) for one in work],
-                comparisons=[one.ready.comparison for one in work],
-                groups=[speakers.setdefault(one.pair.speaker or f"\0{n}", len(speakers)) for n, one in enumerate(work)],
+                [(ready.inputs, ready.segments, ready.starts) for ready in tiers],
+                comparisons=[ready.comparison for ready in tiers],
+                groups=groups,
                 mode=mode,
                 support=bool(doubtful) or table is not None,
                 **decoding,
             )
-            for one, labelled in zip(work, batch, strict=True):
+            for ready in tiers:
+                ready.normalised = mode
+            for n, one in enumerate(work):
                 file = one.pair.file
-                one.ready.normalised = mode
+                own = [k for k, owner in enumerate(owners) if owner == n]
+                labelled = [(tiers[k], batch[k]) for k in own]
                 try:
                     if out is not None:
-                        data = answers.render(labeler, model, one.ready, labelled, one.format, entropy=entropy, gop=gop)
+                        more = [
+                            describe(
+                                labeler,
+                                tiers[k],
+                                batch[k],
+                                wanted,
+                                normalise=mode,
+                                beside=_others(tiers, groups, k, mode),
+                            )
+                            for k in (own if wanted else ())
+                        ]
+                        data = answers.render_tiers(
+                            labeler, model, labelled, one.format, all_speakers=all_speakers,
+                            entropy=entropy or wanted.sequences > 0, gop=gop, more=more,
+                        )  # fmt: skip
                         one.target.parent.mkdir(parents=True, exist_ok=True)
                         common.write_output(data, one.target)
                 except (PhonechainError, OSError) as error:
                     fail(file, error)
                     continue
                 done += 1
-                ranking.add(printable_path(file), one.ready, labelled)
-                notices.add(file, one.ready.notices)
+                for ready, labels in labelled:
+                    name = printable_path(file)
+                    ranking.add(f"{name}#{ready.tier.name}" if all_speakers else name, ready, labels)
+                notices.add(file, tuple(dict.fromkeys(notice for ready in one.tiers for notice in ready.notices)))
             bars.update("label", min(at + BATCH, len(pairs)), len(pairs))
     common.warn(notices.notices())
     ranking.output(doubtful, table)
@@ -144,9 +181,11 @@ def _prepare(
     labeler: PhoneLabeler,
     options: dict[str, Any],
     fail: Callable[[Path, Exception], None],
+    all_speakers: bool,
 ) -> list[Work]:
     """Read, decode and compute features; files that cannot be used are reported and left out."""
     from phonechain.app.labelling import conversion, pipeline
+    from phonechain.app.labelling.speakers import prepare_speakers
     from phonechain.features.annotation import FORMATS
     from phonechain.features.corpora.candidates import Unusable, annotation_of
 
@@ -158,10 +197,17 @@ def _prepare(
         try:
             chosen = annotation_of(pair, options.get("tier"), by)
             file, annotation = chosen.file, chosen.annotation
-            prepared = pipeline.prepare_utterance(
-                pair.audio, annotation, labeler.features_, chosen=chosen.tier, raw=pair.raw, **options
-            )
-            prepared.notices = tuple(dict.fromkeys((*chosen.notices, *prepared.notices)))
+            if all_speakers:
+                tiers = prepare_speakers(
+                    labeler, pair.audio, annotation, raw=pair.raw, **{k: v for k, v in options.items() if k != "tier"}
+                )
+            else:
+                tiers = [
+                    pipeline.prepare_utterance(
+                        pair.audio, annotation, labeler.features_, chosen=chosen.tier, raw=pair.raw, **options
+                    )
+                ]
+                tiers[0].notices = tuple(dict.fromkeys((*chosen.notices, *tiers[0].notices)))
         except Unusable as unusable:
             fail(unusable.file, unusable.error)
             continue
@@ -172,8 +218,15 @@ def _prepare(
         own = file.suffix if file.suffix.lower() in FORMATS[form].suffixes else conversion.suffix(form)
         target = (out or root) / pair.audio.relative_to(root)
         target = target.with_name(target.stem + own)
-        ready.append(Work(replace(pair, annotations=[file], parts=[]), prepared, form, target))
+        ready.append(Work(replace(pair, annotations=[file], parts=[]), tiers, form, target))
     return ready
+
+
+def _others(tiers: Sequence[Prepared], groups: Sequence[int], n: int, mode: Mode) -> list[Inputs]:
+    """What a tier was normalised with: the other recordings of its speaker in the batch."""
+    if mode != "speaker":
+        return []
+    return [tiers[k].inputs for k, group in enumerate(groups) if group == groups[n] and k != n]
 
 
 def _of_sound(error: Exception) -> bool:

@@ -50,7 +50,7 @@ def run(workspace: Workspace, job: Job, lines: Sequence[Line], files: Files, sti
             continue
         part.files += made
         document = _row(line, spec, aligner, done)
-        part.rows.append(json.dumps(document, ensure_ascii=False, allow_nan=False))
+        part.add_row(json.dumps(document, ensure_ascii=False, allow_nan=False))
         part.segments += len(document["segments"])
     still_wanted.action()
     return part

@@ -12,8 +12,11 @@ from phonechain.app.corpora.manifest import Line
 from phonechain.app.jobs import execution
 from phonechain.app.jobs.outage import Throttle
 from phonechain.app.jobs.parts import Part, file_name
-from phonechain.app.labelling import pipeline as labelling
+from phonechain.app.labelling import pipeline
 from phonechain.app.labelling.pipeline import Gaps
+from phonechain.app.labelling.sequences import describe
+from phonechain.app.labelling.speakers import prepare_speakers, render
+from phonechain.app.labelling.wanted import Wanted
 from phonechain.app.schemas.classify import folding, gaps_to_json, segment_to_json
 from phonechain.app.storage.tables import Job
 from phonechain.app.storage.workspace import Workspace
@@ -32,65 +35,93 @@ BATCH = 16
 
 def run(workspace: Workspace, job: Job, lines: Sequence[Line], files: Files, still_wanted: Throttle) -> Part:
     """The labels of the utterances of these lines. Raises Cancelled, Fenced."""
-    model, options = execution.labeler(workspace, job.spec["model"]["blob"]), job.spec["options"]
-    mode = model.normalisation(options.get("normalise"), known_speakers=True)
+    labeler, options = execution.labeler(workspace, job.spec["model"]["blob"]), job.spec["options"]
+    # A job that was taken by an earlier version has few of these.
+    wanted = Wanted(options.get("sequences", 0), options.get("words", False), options.get("hidden", False))
+    # Tiers of several speakers are each a speaker's; nothing says whose recordings belong together.
+    known_speakers = not options.get("all_speakers", False)
+    mode = labeler.normalisation(options.get("normalise"), known_speakers=known_speakers)
     part = Part()
     for at in range(0, len(lines), BATCH):
-        ready: list[tuple[Line, Prepared]] = []
+        ready: list[tuple[Line, list[Prepared]]] = []
         for line in lines[at : at + BATCH]:
             still_wanted()
             try:
-                ready.append((line, _prepared(line, files, model, options)))
+                ready.append((line, _prepare(line, files, labeler, options)))
             except (PhonechainError, OSError) as error:
                 part.errors.append(execution.file_error(job.id, line.index, line.id, error))
+        tiers = [one for _, own in ready for one in own]
         speakers: dict[str, int] = {}
-        answers = labelling.label_sequences(
-            model.model_,
-            [(prepared.inputs, prepared.segments, prepared.starts) for _, prepared in ready],
+        groups = [
+            speakers.setdefault((known_speakers and line.speaker) or f"\0{line.id}\0{n}", len(speakers))
+            for line, own in ready
+            for n, _ in enumerate(own)
+        ]
+        answers = pipeline.label_sequences(
+            labeler.model_,
+            [(one.inputs, one.segments, one.starts) for one in tiers],
             n_best=options["n_best"],
             decode=options["decode"],
             mode=mode,
-            comparisons=[prepared.comparison for _, prepared in ready],
-            groups=[speakers.setdefault(line.speaker or f"\0{line.id}", len(speakers)) for line, _ in ready],
+            comparisons=[one.comparison for one in tiers],
+            groups=groups,
         )
-        for (line, prepared), labelled in zip(ready, answers, strict=True):
+        described: list[dict[str, Any]] = []
+        place = 0
+        for line, own in ready:
+            here = slice(place, place + len(own))
+            place = here.stop
+            labelled = list(zip(own, answers[here], strict=True))
             try:
-                made = [
-                    (file_name(line, format), labelling.render_annotation(prepared, labelled, format))
-                    for format in options["formats"]
-                ]
-            except PhonechainError as error:  # a format that cannot hold these labels
+                described = []
+                for n, (one, labels) in enumerate(labelled, here.start) if wanted else ():
+                    still_wanted()
+                    others = [k for k, g in enumerate(groups) if g == groups[n] and k != n and mode == "speaker"]
+                    beside = [tiers[k].inputs for k in others]
+                    described.append(describe(labeler, one, labels, wanted, normalise=mode, beside=beside))
+                made = [(file_name(line, format), _render(labelled, format)) for format in options["formats"]]
+            except PhonechainError as error:  # such as a format that cannot hold these labels
                 part.errors.append(execution.file_error(job.id, line.index, line.id, error))
                 continue
             part.files += made
-            part.rows.append(_row(line, prepared, labelled, options.get("entropy", False)))
-            part.segments += len(labelled)
+            for (one, labels), more in zip(labelled, described or [{}] * len(own), strict=True):
+                part.add_row(_row(line, one, labels, more, entropy=options.get("entropy", False)))
+                part.segments += len(labels)
     still_wanted.action()
     return part
 
 
-def _prepared(line: Line, files: Files, model: PhoneLabeler, options: dict[str, Any]) -> Prepared:
+def _prepare(line: Line, files: Files, labeler: PhoneLabeler, options: dict[str, Any]) -> list[Prepared]:
+    """The tier of a line's annotation, or with `all_speakers` all of them, ready to be labelled."""
     annotation = notation.read(
         files.read(line.annotation), name=PurePosixPath(line.annotation).name, audio=name_stem(line.audio)
     )
-    return labelling.prepare_utterance(
-        files.read(line.audio),
-        annotation,
-        model.features_,
-        tier=options["tier"],
-        channel=options["channel"],
-        fix=options["fix"],
-        # A job that was taken by an earlier version has none of these.
-        on_bad_segment=options.get("on_bad_segment", "refuse"),
-        gaps=Gaps(options.get("gaps", "across"), options.get("max_gap", labelling.MAX_GAP)),
-        max_seconds=options["max_seconds"],
-        max_segments=options["max_segments"],
-        known=model.label_set_.mapped(options.get("map")),
-        recording=name_stem(line.audio),
-    )
+    audio = files.read(line.audio)
+    common: dict[str, Any] = {
+        "channel": options["channel"],
+        "fix": options["fix"],
+        "on_bad_segment": options.get("on_bad_segment", "refuse"),
+        "gaps": Gaps(options.get("gaps", "across"), options.get("max_gap", pipeline.MAX_GAP)),
+        "max_seconds": options["max_seconds"],
+        "max_segments": options["max_segments"],
+        "known": labeler.label_set_.mapped(options.get("map")),
+        "recording": name_stem(line.audio),
+    }
+    if not options.get("all_speakers", False):
+        return [pipeline.prepare_utterance(audio, annotation, labeler.features_, tier=options["tier"], **common)]
+    tiers = prepare_speakers(labeler, audio, annotation, **common)
+    pipeline.check_count(sum(len(one.segments) for one in tiers), options["max_segments"])
+    return tiers
 
 
-def _row(line: Line, prepared: Prepared, labelled: Sequence[LabelledSegment], entropy: bool) -> str:
+def _render(labelled: Sequence[tuple[Prepared, Sequence[LabelledSegment]]], format: str) -> bytes:
+    """The annotation with the labels of its tiers. Raises AnnotationError."""
+    return pipeline.render_annotation(*labelled[0], format) if len(labelled) == 1 else render(labelled, format)
+
+
+def _row(
+    line: Line, prepared: Prepared, labelled: Sequence[LabelledSegment], more: dict[str, Any], *, entropy: bool
+) -> str:
     row = {
         "place": line.index,
         "utterance": line.id,
@@ -100,10 +131,11 @@ def _row(line: Line, prepared: Prepared, labelled: Sequence[LabelledSegment], en
         "tier": prepared.tier.name,
         "segments": [
             segment_to_json(segment, entropy=entropy, lone=False)
-            for segment in labelling.with_skipped(prepared, labelled)
+            for segment in pipeline.with_skipped(prepared, labelled)
         ],
         **folding(prepared.comparison),
         "gaps": gaps_to_json(prepared.gaps, len(prepared.starts) + 1),
+        **more,
         "warnings": [notice.as_dict() for notice in prepared.notices],
     }
     return json.dumps(row, ensure_ascii=False, allow_nan=False)

@@ -7,9 +7,12 @@ asked for. It holds the answers of its range whatever worker made it, so a part 
 from __future__ import annotations
 
 import io
+import shutil
+import tempfile
 import zipfile
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
+from typing import IO
 
 from phonechain.app.corpora.manifest import Line
 from phonechain.app.labelling import conversion
@@ -19,16 +22,26 @@ from phonechain.features import annotation as notation
 from phonechain.features.annotation.base import name_stem
 
 ROWS = "rows.jsonl"
+IN_MEMORY = 8 * 2**20
+"""Bytes of rows from which on they are kept in a file: those with posteriors of hidden variables are large."""
+
+
+def _spool() -> IO[bytes]:
+    return tempfile.SpooledTemporaryFile(max_size=IN_MEMORY)
 
 
 @dataclass
 class Part:
     """What a part has made so far; `segments` counts those of its rows."""
 
-    rows: list[str] = field(default_factory=list)
+    rows: IO[bytes] = field(default_factory=_spool)
     files: list[tuple[str, bytes]] = field(default_factory=list)
     errors: list[FileError] = field(default_factory=list)
     segments: int = 0
+
+    def add_row(self, row: str) -> None:
+        """Add a line of JSON."""
+        self.rows.write(row.encode() + b"\n")
 
 
 def file_name(line: Line, format: str) -> str:
@@ -49,7 +62,12 @@ def store(workspace: Workspace, part: Part) -> str:
     with workspace.store.writing() as out:
         buffer = io.BytesIO()
         with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as file:
-            for name, data in [(ROWS, "".join(row + "\n" for row in part.rows).encode()), *part.files]:
+            part.rows.seek(0)
+            rows = zipfile.ZipInfo(ROWS)
+            rows.compress_type = zipfile.ZIP_DEFLATED
+            with file.open(rows, "w", force_zip64=True) as member:
+                shutil.copyfileobj(part.rows, member)
+            for name, data in part.files:
                 file.writestr(zipfile.ZipInfo(name), data, zipfile.ZIP_DEFLATED)
         out.write(buffer.getbuffer())  # type: ignore[arg-type]
     return out.digest

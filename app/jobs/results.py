@@ -37,7 +37,7 @@ class Table:
 LABELS = Table(
     (
         "utterance", "speaker", "split", "start", "end", "label", "posterior", "given", "given_posterior", "given_rank",
-        "compared_as", "skipped",
+        "compared_as", "skipped", "tier",
     ),
     {"doubt": "posterior", "given": "given_posterior"},
 )  # fmt: skip
@@ -48,6 +48,20 @@ ALIGNMENTS = Table(
     ),
     {"doubt": "within_20_ms", "given": "posterior"},
 )  # fmt: skip
+WORDS = ("utterance", "speaker", "split", "tier", "start", "end", "label", "first", "last", "confidence")
+SEQUENCES = (
+    "utterance",
+    "speaker",
+    "split",
+    "tier",
+    "first",
+    "last",
+    "rank",
+    "probability",
+    "log_probability",
+    "labels",
+)
+"""The columns of what was asked for beside the labels. `rank` 0: the answered labels as a sequence."""
 MEDIA_TYPES = {"zip": "application/zip", "jsonl": "application/jsonl", "csv": "text/csv; charset=utf-8"}
 CHUNK = 1 << 16
 
@@ -57,7 +71,7 @@ def stream(workspace: Workspace, job: Job, format: Format, sort: Sort) -> Iterat
     parts, table = repository.shards(workspace.db, job.id), LABELS if job.kind == "label" else ALIGNMENTS
     lines: Iterator[str]
     if format == "zip":
-        yield from _zip(workspace, job.id, parts, table, sort)
+        yield from _zip(workspace, job, parts, table, sort)
         return
     make = _json_lines if format == "jsonl" else _csv_lines
     lines = make(workspace, parts, table, sort)
@@ -113,6 +127,27 @@ def _csv_lines(workspace: Workspace, parts: Sequence[Shard], table: Table, sort:
         yield from (line for _, line in lines)
     else:
         yield from _sorted(workspace, lines)
+
+
+def _word_lines(workspace: Workspace, parts: Sequence[Shard]) -> Iterator[str]:
+    """A word a line, under a heading."""
+    yield _csv(WORDS)
+    for row in _rows(workspace, parts):
+        for word in row["words"]:
+            yield _csv([{**row, **word}[c] for c in WORDS])
+
+
+def _sequence_lines(workspace: Workspace, parts: Sequence[Shard]) -> Iterator[str]:
+    """A sequence a line, those of each chain by rank, under a heading."""
+    yield _csv(SEQUENCES)
+    for row in _rows(workspace, parts):
+        for chain in row["sequences"]:
+            answered = [
+                s["label"] for s in row["segments"][chain["first"] : chain["last"] + 1] if s["label"] is not None
+            ]
+            for rank, one in enumerate([{**chain, "labels": answered}, *chain["n_best"]]):
+                values = {**row, **chain, **one, "rank": rank, "labels": " ".join(one["labels"])}
+                yield _csv([values[c] for c in SEQUENCES])
 
 
 def _aligned(row: dict[str, Any], segment: dict[str, Any]) -> dict[str, Any]:
@@ -183,8 +218,12 @@ class _Out(io.RawIOBase):
         return out
 
 
-def _zip(workspace: Workspace, id: str, parts: Sequence[Shard], table: Table, sort: Sort) -> Iterator[bytes]:
-    """The annotation files as the corpus names them, `segments.csv`, and `errors.csv` where there were any."""
+def _zip(workspace: Workspace, job: Job, parts: Sequence[Shard], table: Table, sort: Sort) -> Iterator[bytes]:
+    """The annotation files as the corpus names them, and tables: `segments.csv`, `errors.csv`, `words.csv`, `sequences.csv`.
+
+    The last two are there if they were asked for.
+    """
+    asked = job.spec.get("options", {}) if job.kind == "label" else {}
     out = _Out()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as target:
         for part in parts:
@@ -198,7 +237,9 @@ def _zip(workspace: Workspace, id: str, parts: Sequence[Shard], table: Table, so
                             yield out.taken()
         for name, lines in (
             ("segments.csv", _csv_lines(workspace, parts, table, sort)),
-            ("errors.csv", _error_lines(workspace, id)),
+            ("errors.csv", _error_lines(workspace, job.id)),
+            *([("words.csv", _word_lines(workspace, parts))] if asked.get("words") else []),
+            *([("sequences.csv", _sequence_lines(workspace, parts))] if asked.get("sequences") else []),
         ):
             with target.open(zipfile.ZipInfo(name), "w", force_zip64=True) as member:
                 for piece in _gathered(line.encode() for line in lines):

@@ -83,14 +83,7 @@ def spec_of(
             **common, "model": model, "split": asked.split, "drop": asked.drop,
             "options": {"decode": asked.decode, "map": asked.map},
         }  # fmt: skip
-    if asked.n_best > settings.max_n_best:
-        limit = settings.max_n_best
-        raise InvalidRequest(
-            f"n_best: expected at most {limit} labels, got {asked.n_best}",
-            pointer="n_best",
-            value=asked.n_best,
-            limit=limit,
-        )
+    _check_numbers(asked, settings.max_n_best)
     options = {
         "tier": asked.tier if asked.tier is not None else corpus.options.get("tier"),
         "channel": asked.channel,
@@ -103,11 +96,23 @@ def spec_of(
         "max_gap": asked.max_gap,
         "formats": asked.formats,
         "map": asked.map,
-        "entropy": asked.entropy,
+        "entropy": asked.entropy or asked.sequences > 0,
+        **asked.model_dump(include={"all_speakers", "sequences", "words", "hidden"}),
         "max_seconds": settings.max_audio_seconds,
         "max_segments": settings.max_segments,
     }
     return {**common, "model": model, "options": options, **_shares(corpus, settings)}
+
+
+def _check_numbers(asked: LabelJob, limit: int) -> None:
+    """Raises InvalidRequest for more labels or sequences than may be asked for, and for two ways to choose a tier."""
+    for name, what in (("n_best", "labels"), ("sequences", "sequences")):
+        if (value := getattr(asked, name)) > limit:
+            raise InvalidRequest(
+                f"{name}: expected at most {limit} {what}, got {value}", pointer=name, value=value, limit=limit
+            )
+    if asked.all_speakers and asked.tier is not None:
+        raise InvalidRequest("expected all_speakers or a tier, got both", pointer="tier")
 
 
 def _shares(corpus: Corpus, settings: Settings) -> dict[str, int]:

@@ -26,6 +26,7 @@ from phonechain.model.sequences import answer_sequence, hidden_states
 
 if TYPE_CHECKING:
     from phonechain.app.labelling.pipeline import Prepared
+    from phonechain.features.inputs import Inputs
     from phonechain.model.answers import LabelledSegment
     from phonechain.model.labeler import PhoneLabeler
 
@@ -46,12 +47,14 @@ def describe(
     wanted: Wanted,
     *,
     normalise: str | None = None,
+    beside: Sequence[Inputs] = (),
 ) -> dict[str, Any]:
     """Members `sequences`, `words` and `hidden` of a `ClassifyAnswer`, as plain data; those that are wanted.
 
     Args:
         ready, labelled: a recording and its labels.
         normalise: as the labels were made.
+        beside: the speaker's other recordings that it was normalised with.
 
     Raises:
         TooManySegments: more than the most probable sequences are searched for.
@@ -66,7 +69,7 @@ def describe(
     answered = [index[segment.label] for segment in labelled]
     edges = [0, *ready.starts, count]
     parts = [ready.inputs.part(a, b) if ready.starts else ready.inputs for a, b in pairwise(edges)]
-    seen = model.encode_parts(parts, mode=labeler.normalisation(normalise))
+    seen = model.encode_parts(parts, beside=beside, mode=labeler.normalisation(normalise))
     places = list(ready.indices) or list(range(count))
     out: dict[str, Any] = {}
     if wanted.sequences:

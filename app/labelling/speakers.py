@@ -60,6 +60,7 @@ def prepare_speakers(
     channel: Any = "mix",
     max_seconds: float = 3600.0,
     raw: RawFormat | None = None,
+    recording: str | None = None,
     **options: Any,
 ) -> list[Prepared]:
     """Every speaker's phone tier, ready to be labelled; the sound is decoded once.
@@ -72,7 +73,7 @@ def prepare_speakers(
         PhonechainError: what came cannot be used.
     """
     tiers = phone_tiers(annotation)
-    recording = audio.stem if isinstance(audio, Path) else None
+    recording = recording or (audio.stem if isinstance(audio, Path) else None)
     decoded = sound.decode(audio, channel=channel, rate=labeler.features_.rate, max_seconds=max_seconds, raw=raw)
     together = known.compare(s.label for tier in tiers for s in notation.tier_segments(tier))
     fixed = replace(known, steps=together.steps)

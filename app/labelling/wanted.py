@@ -21,3 +21,7 @@ class Wanted:
 
     def __bool__(self) -> bool:
         return bool(self.sequences or self.words or self.hidden)
+
+
+NOTHING = Wanted()
+"""The labels alone."""

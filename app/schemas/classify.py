@@ -77,7 +77,40 @@ MORE = ("sequences", "words", "hidden")
 """Options whose answers are computed beside the labels (labelling/sequences.py)."""
 
 
-class ClassifyOptions(BaseModel):
+class FurtherAnswers(BaseModel):
+    """Options of `POST /classify` and of labelling jobs that ask for more than the labels of one tier."""
+
+    all_speakers: bool = Field(
+        False,
+        description="Label the phone tiers of all speakers of the recording (`A - phones`, `phones@B`), each a chain of its "
+        "own: the answer has a member `tiers` with an answer for each, an annotation file new tiers for each. In the rows of a "
+        "job each tier is a row.",
+    )
+    sequences: int = Field(
+        0,
+        ge=0,
+        description="Also answer so many of the most probable label sequences with their probabilities, the probability of "
+        "the answered labels as a sequence, and the entropies of the sequence and of each segment (JSON; recordings of up "
+        "to 2,000 segments, and 10,000 segments times sequences).",
+    )
+    words: bool = Field(
+        False,
+        description="Also answer the confidence of each word of the annotation's tier of words: the probability that all "
+        "of its answered labels are right (JSON).",
+    )
+    hidden: bool = Field(
+        False,
+        description="Also answer the posteriors of the model's hidden variables, given the answered label of each segment "
+        "(JSON).",
+    )
+
+    @property
+    def asks_more(self) -> bool:
+        """Whether something is asked for that is computed beside the labels."""
+        return any(getattr(self, name) for name in MORE)
+
+
+class ClassifyOptions(FurtherAnswers):
     """The options of `POST /classify`, by the same names in the query, in a form and in a JSON body."""
 
     model_config = ConfigDict(extra="forbid")
@@ -85,11 +118,6 @@ class ClassifyOptions(BaseModel):
     model: str = Field("default", description="Name of the model; GET /models lists them.", max_length=200)
     tier: str | None = Field(
         None, description="Tier of the annotation that holds the segments; left out, the service chooses and says so."
-    )
-    all_speakers: bool = Field(
-        False,
-        description="Label the phone tiers of all speakers of the recording (`A - phones`, `phones@B`), each a chain of its "
-        "own: the answer has a member `tiers` with an answer for each, an annotation file new tiers for each.",
     )
     utterance: str | None = Field(
         None,
@@ -148,23 +176,6 @@ class ClassifyOptions(BaseModel):
     pronunciation: bool = Field(
         False, description="Also answer how well each segment fits its given label: goodness of pronunciation."
     )
-    sequences: int = Field(
-        0,
-        ge=0,
-        description="Also answer so many of the most probable label sequences with their probabilities, the probability of "
-        "the answered labels as a sequence, and the entropies of the sequence and of each segment (JSON; recordings of up "
-        "to 2,000 segments, and 10,000 segments times sequences).",
-    )
-    words: bool = Field(
-        False,
-        description="Also answer the confidence of each word of the annotation's tier of words: the probability that all "
-        "of its answered labels are right (JSON).",
-    )
-    hidden: bool = Field(
-        False,
-        description="Also answer the posteriors of the model's hidden variables, given the answered label of each segment "
-        "(JSON).",
-    )
     map: LabelMap = Field(
         None,
         description="Which label of the model each given label stands for, where no folding finds it: an object, or lines "
@@ -175,11 +186,6 @@ class ClassifyOptions(BaseModel):
         description="Format of the answer: `json`, or the name of an annotation format, which gives an annotation file "
         "with the labels and the posteriors as new tiers.",
     )
-
-    @property
-    def asks_more(self) -> bool:
-        """Whether something is asked for that is computed beside the labels."""
-        return any(getattr(self, name) for name in MORE)
 
     @property
     def gap_rule(self) -> Gaps:

@@ -9,7 +9,7 @@ from pydantic_core import PydanticCustomError
 
 from phonechain.app.labelling.pipeline import MAX_GAP
 from phonechain.app.schemas.align import MAX_DICTIONARY, OOV, Oov
-from phonechain.app.schemas.classify import LabelMap, parse_channel
+from phonechain.app.schemas.classify import FurtherAnswers, LabelMap, parse_channel
 from phonechain.features.annotation import FORMATS, format_named
 
 State = Literal["queued", "running", "cancelling", "succeeded", "failed", "cancelled"]
@@ -84,8 +84,10 @@ class TrainJob(_Asked):
     limits: Text = Field("", description="What the model is not good for, for the model card.")
 
 
-class LabelJob(_Asked):
-    """Label every utterance of a corpus."""
+class LabelJob(_Asked, FurtherAnswers):
+    """Label every utterance of a corpus. What is asked for beside the labels is in the rows of JSON and, but for `hidden`, in
+    tables of the zip.
+    """
 
     kind: Literal["label"]
     model: str = Field("default", description="Name, `name@version` or alias of a model.", max_length=200)

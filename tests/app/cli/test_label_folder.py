@@ -14,6 +14,7 @@ from phonechain.app import samples
 from phonechain.app.cli import main
 from phonechain.app.labelling import conversion
 from phonechain.features import annotation as notation
+from tests.app.labelling.test_sequences import TWO
 
 TEXTGRID = notation.read(samples.SEGMENTS.read_bytes())
 COUNT = 23
@@ -181,3 +182,62 @@ def test_sound_without_a_header(tmp_path: Path) -> None:
     (root / "plain.raw").write_bytes(sound.astype("<i2").tobytes())
     assert main(["label", str(root), "--out", str(tmp_path / "out"), "--raw", f"{rate},s16le"]) == 0
     assert (tmp_path / "out/plain.TextGrid").read_bytes() == (tmp_path / "out/flac.TextGrid").read_bytes()
+
+
+def test_sequences_words_and_hidden_variables_are_those_of_one_file(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    asked = ["--sequences", "2", "--words", "--hidden", "--format", "json", "--normalise", "recording"]
+    root, out = tmp_path / "in", tmp_path / "out"
+    put(root, "a")
+    put(root, "b", "htk")  # without words
+    assert main(["label", str(root), "--out", str(out), *asked]) == 1
+    assert "expected a tier of words" in capfd.readouterr().err
+    found = json.loads((out / "a.json").read_text())
+    assert main(["label", str(samples.AUDIO), str(samples.SEGMENTS), *asked]) == 0
+    alone = json.loads(capfd.readouterr().out)
+    for member in ("sequences", "words", "hidden"):
+        assert found[member] == alone[member], member
+    assert names(out) == ["a.json"]
+
+
+def test_a_speakers_recordings_are_described_as_they_were_labelled(tmp_path: Path) -> None:
+    """Normalised together: of one segment, the best sequence is its answer, with the same probability."""
+    root, out = tmp_path / "in", tmp_path / "out"
+    for name, first in (("a", 0), ("b", 7)):
+        put(root / "amy", name, "htk")
+        file = root / "amy" / f"{name}.lab"
+        file.write_text(file.read_text().splitlines()[first] + "\n")
+    asked = ["--sequences", "1", "--format", "json", "--gaps", "break"]
+    assert main(["label", str(root), "--out", str(out), *asked]) == 0
+    assert main(["label", str(root), "--out", str(tmp_path / "own"), *asked, "--normalise", "recording"]) == 0
+    for name in ("a", "b"):
+        found, own = (json.loads((folder / f"amy/{name}.json").read_text()) for folder in (out, tmp_path / "own"))
+        assert (found["normalised"], own["normalised"]) == ("speaker", "recording")
+        assert found["sequences"][0]["probability"] == pytest.approx(found["segments"][0]["posterior"], rel=1e-4)
+        assert found["segments"][0]["posterior"] != pytest.approx(own["segments"][0]["posterior"], rel=1e-3)
+
+
+def test_all_speakers_of_every_recording(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    root = tmp_path / "in"
+    put(root, "a")
+    put(root, "b")
+    for name in ("a", "b"):
+        (root / f"{name}.TextGrid").write_bytes(TWO)
+    asked = ["--all-speakers", "--sequences", "2", "--format", "json"]
+    table = tmp_path / "all.csv"
+    assert main(["label", str(root), "--out", str(tmp_path / "out"), *asked, "--table", str(table)]) == 0
+    assert main(["label", str(samples.AUDIO), str(root / "a.TextGrid"), *asked]) == 0
+    alone = json.loads(capfd.readouterr().out)
+    assert [tier["tier"] for tier in alone["tiers"]] == ["A - phones", "B - phones"]
+    for name in ("a", "b"):
+        found = json.loads((tmp_path / f"out/{name}.json").read_text())
+        for tier, own in zip(found["tiers"], alone["tiers"], strict=True):
+            assert (tier["tier"], tier["sequences"]) == (own["tier"], own["sequences"])
+            posteriors = [s["posterior"] for s in tier["segments"]]
+            assert posteriors == pytest.approx([s["posterior"] for s in own["segments"]], rel=1e-4)
+    files = {row["file"] for row in csv.DictReader(table.open())}
+    assert {file.rpartition("#")[2] for file in files} == {"A - phones", "B - phones"}
+    assert main(["label", str(root), "--out", str(tmp_path / "grids"), "--all-speakers"]) == 0
+    tiers = notation.read((tmp_path / "grids/a.TextGrid").read_bytes()).tiers
+    assert sum("phonechain" in tier.name for tier in tiers) >= 2

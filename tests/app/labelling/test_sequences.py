@@ -163,8 +163,10 @@ def test_the_command_line_answers_the_same(
     ):
         assert main(["label", *files, *wrong]) == 2
         assert says in capfd.readouterr().err
-    assert main(["label", str(tmp_path), "--sequences", "2", "--out", str(tmp_path / "x")]) == 2
-    assert "expected one recording" in capfd.readouterr().err
+    folder = tmp_path / "in"
+    folder.mkdir()
+    assert main(["label", str(folder), "--sequences", "2", "--out", str(tmp_path / "x")]) == 2
+    assert "a folder's answers need --format json and --out DIR" in capfd.readouterr().err
 
 
 def test_all_speakers_have_their_own(capfd: pytest.CaptureFixture[str]) -> None:
