@@ -90,6 +90,7 @@ class RecurrentEncoder(Encoder):
         return nn.functional.gelu(self.norm(self.projection(seen)))
 
     def run_long(self, x: Tensor, frames: FrameBatch | None = None) -> LongRows:
+        """The same; one projection of each segment is held, and the states at the seams of chunks."""
         inside = x.new_empty(len(x), self.settings.width)
         states: Chunks | None = None
         if self.frames is not None:

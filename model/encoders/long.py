@@ -26,6 +26,9 @@ RECENT = 2
 Chunks = Callable[[int], Tensor]
 """[n, C] of a chunk, by its number."""
 
+State = tuple[Tensor, Tensor]
+"""Of an LSTM between two chunks."""
+
 
 @dataclass(frozen=True)
 class LongRows:
@@ -76,13 +79,13 @@ def count_chunks(length: int) -> int:
 
 def run_layer(layer: Bidirectional, below: Chunks, count: int) -> Chunks:
     """The states [n, 2 U] of a layer over `count` chunks of rows."""
-    state = None
-    before = []
+    state: State | None = None
+    before: list[State | None] = []
     for k in range(count):
         before.append(state)
         _, state = layer.ahead(below(k), state)
     state = None
-    after: list[tuple[Tensor, Tensor] | None] = [None] * count
+    after: list[State | None] = [None] * count
     for k in reversed(range(count)):
         after[k] = state
         _, state = layer.back(below(k).flip(0), state)

@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from phonechain.model import phone_model
-from phonechain.model.chain.packing import Packing
 from phonechain.model.combination import combine
 from phonechain.model.encoders import encoder as encoder_module
 from phonechain.model.encoders import frames as frames_module
@@ -19,7 +18,7 @@ from phonechain.model.networks import crf
 from phonechain.model.networks.memm import MaximumEntropyMarkovModel
 from phonechain.model.phone_model import PhoneModel
 from phonechain.model.settings import FactorSettings, ModelSettings
-from tests.model.test_encoders import CPU, KINDS, encode, encoder, utterance
+from tests.model.test_encoders import KINDS, encode, encoder, utterance
 from tests.model.test_product import LABELS, inputs, model
 
 
@@ -37,8 +36,7 @@ def test_an_encoder_gives_the_same_rows_in_any_order(kind: str, room: int, monke
     built = encoder(kind)
     x, frames, times = given = utterance(3, 77, kind)
     whole = encode(built, [given])[0]
-    batch = FrameBatch.of([frames], [times], Packing((len(x),)), 0.01, CPU)
-    batch = FrameBatch(tuple(f.double() for f in batch.frames), batch.times, batch.period)
+    batch = FrameBatch((torch.from_numpy(frames),), torch.from_numpy(times), 0.01)
     with torch.inference_mode():
         rows = built.run_long(torch.from_numpy(x), batch)
         assert len(rows) == 77
