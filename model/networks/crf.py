@@ -183,6 +183,8 @@ class ConditionalRandomField(FactorModel):
             return in_parts(rows, packing, most, whole, potentials)
 
     def posteriors_of_long(self, rows: LongRows, *, evidence: Tensor | None = None, temperature: float = 1.0) -> Tensor:
+        """[T, Y] as `posteriors`, of one long recording, in windows: its potentials are never held at once."""
+
         def potentials(span: slice) -> chain.Potentials:
             found = self._potentials_of_long(rows, span).scaled(1.0 / temperature)
             return (
@@ -196,6 +198,7 @@ class ConditionalRandomField(FactorModel):
             return found
 
     def decode_long(self, rows: LongRows) -> Tensor:
+        """[T] the most probable label sequence, likewise."""
         with torch.no_grad():
             return viterbi_in_windows(lambda span: self._potentials_of_long(rows, span), len(rows), self._window)
 

@@ -58,6 +58,7 @@ class ProductOfExperts(ConditionalRandomField):
         return torch.cat([m.encode(x[:, : m.features], packing, frames) for m in self.experts], 1)
 
     def encode_long(self, x: Tensor, frames: FrameBatch | None = None) -> LongRows:
+        """The same of one long recording, some rows at a time."""
         parts = [m.encode_long(x[:, : m.features], frames) for m in self.experts]
         return LongRows(len(x), self.width, lambda span: torch.cat([part[span] for part in parts], 1))
 
