@@ -24,6 +24,7 @@ from phonechain.app.http.routes import (
     models,
     page,
     review_bundles,
+    review_files,
     reviews,
 )
 from phonechain.app.http.routes import problems as problem_pages
@@ -85,8 +86,8 @@ def create_app(
     problems.install(app)
     routers = [
         classify.router, align.router, models.router, models.aliases, corpora.router, contents.corpora, contents.presets,
-        jobs.router, contents.evaluations, reviews.router, review_bundles.router, label_studio.router, keys.router,
-        health.router, problem_pages.router, page.router, guide.router,
+        jobs.router, contents.evaluations, reviews.router, review_files.router, review_bundles.router, label_studio.router,
+        keys.router, health.router, problem_pages.router, page.router, guide.router,
     ]  # fmt: skip
     if settings.metrics != "off":
         routers.append(metrics.router)

@@ -16,10 +16,11 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from http import HTTPStatus
-from typing import Any
+from typing import Any, TypeVar
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -34,6 +35,7 @@ from phonechain.features.errors import AnnotationSyntaxError, PhonechainError, S
 
 MEDIA_TYPE = "application/problem+json"
 
+M = TypeVar("M", bound=BaseModel)
 MOST_FINDINGS = 100
 """Members of `errors` in one document."""
 
@@ -217,3 +219,12 @@ def invalid_request(findings: Sequence[Mapping[str, Any]]) -> InvalidRequest:
     """The error of a request that breaks the interface: the first finding's sentence, and the count of the rest."""
     more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
     return InvalidRequest(str(findings[0]["detail"]) + more, findings=findings)
+
+
+def validate(schema: type[M], values: Mapping[str, Any]) -> M:
+    """A body or a form by its schema. Raises InvalidRequest with every finding."""
+    try:
+        return schema.model_validate(values)
+    except ValidationError as error:
+        entries = error.errors(include_url=False)[:MOST_FINDINGS]
+        raise invalid_request([finding("body", entry, schema) for entry in entries]) from None

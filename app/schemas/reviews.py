@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from phonechain.app.schemas.classify import ModelReference, NoticeOut, parse_channel
@@ -38,6 +38,22 @@ class FileOptions(_Strict):
         "mix", description="Channel of the sound: an index from 0, or `mix` for the mean of all."
     )
     speaker: str | None = Field(None, max_length=200, pattern=PLAIN, description="Who speaks.")
+
+
+class StoredFile(_Strict):
+    """A file that the service has already: an utterance of a corpus, or what a job found in it."""
+
+    corpus: str | None = Field(None, max_length=40, description="Id of a corpus of segments.")
+    job: str | None = Field(None, max_length=40, description="Instead: id of a job that labels, aligns or recognises.")
+    place: int = Field(ge=0, le=2**31 - 1, description="Which utterance of the corpus, counted from 0.")
+    model: str = Field("default", max_length=200, pattern=PLAIN, description="Name of the model that labels it.")
+
+    @model_validator(mode="after")
+    def _one(self) -> StoredFile:
+        if (self.corpus is None) == (self.job is None):
+            got = "none" if self.corpus is None else "both"
+            raise PydanticCustomError("source", "expected the member corpus or job, got {got}", {"got": got})
+        return self
 
 
 class FoundPhone(BaseModel):

@@ -68,7 +68,7 @@ def test_it_is_trained_and_confusions_are_heard(dropped: Any, service: Service) 
     page = dropped
     page.locator(".merge input[type=checkbox]").first.check()
     page.get_by_label("Start from").select_option("")
-    page.get_by_label("System", exact=True).select_option("lc-crf")
+    page.get_by_role("combobox", name="System", exact=True).select_option("lc-crf")
     page.get_by_label("Epochs").fill("3")
     page.get_by_label("Name of the model").fill("from-the-page")
     page.get_by_role("button", name="Train", exact=True).click()

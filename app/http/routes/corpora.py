@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 from fastapi import APIRouter, Depends, Request
-from pydantic import BaseModel, ValidationError
 from sqlalchemy import select
 from starlette.datastructures import UploadFile
 from starlette.responses import JSONResponse, Response
@@ -36,7 +35,6 @@ ARCHIVES = (
     "application/octet-stream",
 )  # fmt: skip
 LISTS = ("application/jsonl", "application/x-ndjson")
-M = TypeVar("M", bound=BaseModel)
 _BINARY = {"schema": uploads.BINARY}
 _UNKNOWN = refusals(404, 422, 503)
 
@@ -127,14 +125,14 @@ async def _receive(request: Request, services: Services, keeping: Keeping) -> Co
     kind = request.state.media_type
     query = _query(request)
     if kind == "application/json":
-        asked = _parse(RegisterCorpus, {**query, **uploads.parse_object(await request.body())})
+        asked = problems.validate(RegisterCorpus, {**query, **uploads.parse_object(await request.body())})
         return await services.take_in(_register, keeping, settings, asked)
     if kind in LISTS:
-        options = _parse(CorpusOptions, query)
+        options = problems.validate(CorpusOptions, query)
         digest = await uploads.keep_body(request, workspace, settings.max_upload_bytes)
         return await services.take_in(_read_list, workspace, settings, digest, options)
     if kind in ARCHIVES:
-        options = _parse(CorpusOptions, query)
+        options = problems.validate(CorpusOptions, query)
         digest = await uploads.keep_body(request, workspace, settings.max_upload_bytes)
         return await services.take_in(_unpack, workspace, settings, digest, options)
     if kind == "multipart/form-data":
@@ -162,7 +160,7 @@ async def _receive_form(request: Request, services: Services, workspace: Workspa
                 fields.setdefault("drop", []).append(value)
             elif name not in ("archive", "files"):
                 fields[name] = value
-        options = _parse(CorpusOptions, {**query, **fields})
+        options = problems.validate(CorpusOptions, {**query, **fields})
         if isinstance(archive, UploadFile):
             digest = await uploads.keep_file(archive.file, workspace, settings.max_upload_bytes)
         else:
@@ -175,14 +173,6 @@ def _query(request: Request) -> dict[str, Any]:
     if "drop" in values:
         values["drop"] = request.query_params.getlist("drop")
     return values
-
-
-def _parse(kind: type[M], values: Mapping[str, Any]) -> M:
-    try:
-        return kind.model_validate(values)
-    except ValidationError as error:
-        entries = error.errors(include_url=False)[: problems.MOST_FINDINGS]
-        raise problems.invalid_request([problems.finding("body", entry, kind) for entry in entries]) from None
 
 
 def _options(asked: CorpusOptions) -> dict[str, Any]:

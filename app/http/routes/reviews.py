@@ -7,25 +7,17 @@ from typing import Annotated, Any
 from urllib.parse import quote
 
 from fastapi import APIRouter, Depends, Query, Request
-from pydantic import ValidationError
-from starlette.datastructures import FormData, UploadFile
 from starlette.responses import FileResponse, JSONResponse, Response
 
 from phonechain.app.http import pagination, uploads
-from phonechain.app.http.dependencies import DatabaseDep, OwnerDep, ServicesDep, check_quota
+from phonechain.app.http.dependencies import DatabaseDep, OwnerDep, ServicesDep
 from phonechain.app.http.gateway import caller_id
 from phonechain.app.http.pagination import Cursor, Limit
-from phonechain.app.labelling import conversion, pipeline
-from phonechain.app.labelling.lanes import TEXT_PER_SECOND, estimate_seconds
-from phonechain.app.problems import documents as problems
-from phonechain.app.problems.errors import InvalidRequest, UnsupportedMediaType
-from phonechain.app.reviews import boundaries, documents, export, intake
+from phonechain.app.labelling import conversion
+from phonechain.app.reviews import documents, export
 from phonechain.app.reviews.repository import LogState, Reviews
-from phonechain.app.reviews.tables import ReviewFile
 from phonechain.app.schemas.problems import refusals
 from phonechain.app.schemas.reviews import (
-    FileOptions,
-    FoundSegments,
     NewReview,
     Operations,
     OperationsOut,
@@ -35,7 +27,6 @@ from phonechain.app.schemas.reviews import (
     ReviewSummary,
     SegmentsOut,
 )
-from phonechain.app.storage import references
 from phonechain.app.storage.workspace import Workspace
 from phonechain.features import annotation as notation
 from phonechain.features.annotation.base import name_stem
@@ -101,151 +92,6 @@ def delete(id: str, reviews: ReviewsDep) -> Response:
     """With its files and its log. There is no way back."""
     reviews.delete(id)
     return Response(status_code=204)
-
-
-@router.post(
-    "/{id}/files",
-    summary="Add a recording with its annotation",
-    status_code=201,
-    response_model=ReviewFileOut,
-    responses=refusals(400, 404, 413, 415, 422, 503, 507),
-    openapi_extra={
-        "requestBody": {
-            "required": True,
-            "content": {
-                "multipart/form-data": {
-                    "schema": {
-                        "type": "object",
-                        "required": ["audio"],
-                        "properties": {
-                            "audio": uploads.BINARY,
-                            "segments": {**uploads.BINARY, "description": "An annotation file."},
-                            "alignment": {
-                                **uploads.BINARY,
-                                "description": "Instead of segments: the JSON answer of POST /align or POST /recognize.",
-                            },
-                            **FileOptions.model_json_schema()["properties"],
-                        },
-                    }
-                }
-            },
-        }
-    },
-)
-async def add_file(
-    id: str,
-    request: Request,
-    reviews: ReviewsDep,
-    services: ServicesDep,
-) -> JSONResponse:
-    """A form with the file `audio` and either `segments`, an annotation, or `alignment`, what `POST /align` or
-    `POST /recognize` answered: its phones become a TextGrid, and its boundaries keep their certainty. The answer comes when
-    the segments have been labelled."""
-    workspace, settings, models = services.workspace, services.settings, services.models
-    batcher, metrics = services.batcher, services.metrics
-    batcher.refuse_if_full()
-    await check_quota(request, services)
-    if (kind := request.state.media_type) != "multipart/form-data":
-        got = kind[:80] or "none"
-        raise UnsupportedMediaType(f"expected the media type multipart/form-data, got {got}", value=got)
-    await asyncio.to_thread(reviews.get, id)  # unknown reviews are refused before anything is read
-    async with references.keeping_async(workspace) as keeping:
-        workspace = keeping.workspace
-        async with uploads.read_form(request, files=4, fields=16, part=2**16, folder=workspace.store.scratch()) as form:
-            audio, segments, alignment, options = _parts(form)
-            sound = await uploads.keep_file(audio.file, workspace, settings.max_upload_bytes)
-            names = [(part.filename or "file").replace("\0", "") for part in (audio, segments or alignment) if part]
-            found: FoundSegments | None = None
-            if alignment is not None:
-                document = await alignment.read()
-                found = await batcher.in_pool(len(document) / TEXT_PER_SECOND, boundaries.parse, document)
-                annotation, options.tier = boundaries.render(found), boundaries.PHONES
-                names[1] = f"{name_stem(names[0])}.TextGrid"
-            elif segments is not None:
-                annotation = await segments.read()
-        entry = await models.get(options.model)
-        with batcher.admit() as place:
-            place.enlarge(len(annotation) / TEXT_PER_SECOND)
-            read = await place.run(notation.read, annotation, name=names[1])
-            path = await asyncio.to_thread(workspace.store.local, sound)
-            place.enlarge(await asyncio.to_thread(estimate_seconds, path))
-            ready = await place.run(
-                pipeline.prepare_utterance,
-                path,
-                read,
-                entry.labeler.features_,
-                tier=options.tier,
-                channel=options.channel,
-                on_bad_segment="skip",
-                max_seconds=intake.MAX_SECONDS,
-                max_segments=intake.MAX_SEGMENTS,
-                recording=name_stem(names[0]),
-                known=entry.labeler.label_set_,
-            )
-            metrics.audio.inc(ready.duration)
-            playback = await place.run(intake.keep_playback, workspace, path, options.channel)
-            scored = await batcher.label(
-                entry,
-                ready.inputs,
-                ready.segments,
-                n_best=intake.N_BEST,
-                decode="posterior",
-                starts=ready.starts,
-                comparison=ready.comparison,
-            )
-            metrics.segments.inc(len(scored.labelled))
-
-        def added() -> dict[str, Any]:
-            document = intake.answer_document(ready, scored.labelled, entry.labeler.labels_)
-            if found is not None:
-                document["boundaries"] = boundaries.columns(found, notation.tier_segments(ready.tier))
-            row = ReviewFile(
-                name=names[0],
-                annotation_name=names[1],
-                speaker=options.speaker,
-                sound=sound,
-                annotation=workspace.store.put(annotation),
-                playback=playback.sound,
-                peaks=playback.peaks,
-                answer=intake.keep_answer(workspace, document),
-                format=read.format,
-                tier=ready.tier.name,
-                tier_index=next(i for i, tier in enumerate(ready.annotation.tiers) if tier is ready.tier),
-                duration=ready.duration,
-                original_rate=ready.rate,
-                segments=len(document["start"]),
-                model={"name": entry.name, "version": entry.version},
-                warnings=[notice.as_dict() for notice in ready.notices],
-            )
-            return documents.file_document(reviews.add_file(id, row, settings))
-
-        body = await asyncio.to_thread(added)
-    return JSONResponse(body, 201, {"Location": f"/reviews/{id}/files/{body['number']}"})
-
-
-def _parts(form: FormData) -> tuple[UploadFile, UploadFile | None, UploadFile | None, FileOptions]:
-    """(audio, segments, alignment, options) of a form, one of the two in the middle None. Raises InvalidRequest."""
-    files: dict[str, UploadFile] = {}
-    fields: dict[str, str] = {}
-    for name, part in form.multi_items():
-        if name in files or name in fields:
-            raise InvalidRequest(f"expected {name[:80]} once, got it again", pointer=name[:80])
-        if isinstance(part, UploadFile):
-            files[name] = part
-        else:
-            fields[name] = part
-    if "audio" not in files:
-        raise InvalidRequest("expected a file in the field audio, got none", pointer="audio")
-    given = [name for name in ("segments", "alignment") if name in files]
-    if len(given) != 1:
-        got = "both" if given else "none"
-        raise InvalidRequest(f"expected a file in the field segments or alignment, got {got}", pointer="segments")
-    try:
-        options = FileOptions.model_validate(fields)
-    except ValidationError as error:
-        entries = error.errors(include_url=False)[: problems.MOST_FINDINGS]
-        raise problems.invalid_request([problems.finding("body", entry, FileOptions) for entry in entries]) from None
-    return files["audio"], files.get("segments"), files.get("alignment"), options
 
 
 @router.get("/{id}/files/{number}", summary="One file", response_model=ReviewFileOut, responses=_UNKNOWN)
