@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from phonechain.app import samples
-from phonechain.features.annotation import read, tier_segments
+from phonechain.features.annotation import choose_tier, read, tier_segments
 from tests.page.conftest import Service, watched
 from tests.page.test_review import check_with_axe, download, drop, ready, saved, until
 
@@ -26,12 +26,12 @@ def shot(page: Any, name: str) -> None:
 
 
 def open_align(page: Any) -> None:
-    page.get_by_role("link", name="Align").click()
+    page.get_by_role("link", name="Align", exact=True).click()
     page.wait_for_selector(".options-grid")
 
 
 def start(page: Any) -> None:
-    page.get_by_role("button", name="Find the boundaries").click()
+    page.locator(".home > .row > .primary").click()
 
 
 def test_a_typed_transcript_becomes_a_review(page: Any) -> None:
@@ -106,7 +106,7 @@ def test_a_transcript_comes_as_a_file(page: Any, name: str) -> None:
 
 def test_sound_alone_is_recognised(page: Any) -> None:
     open_align(page)
-    page.get_by_label("What was said").select_option("nothing")
+    page.get_by_label("What you have").select_option("nothing")
     assert "half are wrong" in page.locator(".note").inner_text()
     drop(page, ("a.flac", SOUND))
     page.wait_for_selector(".uploads li")
@@ -131,8 +131,46 @@ def test_words_without_a_pronunciation_are_named_and_a_dictionary_helps(page: An
     check_with_axe(page)
     whole = b"in IH N\nbeing B IY IH NG\ncomparatively K AH M P EH R AH T IH V L IY\nmodern M AA D ER N\n"
     page.set_input_files(".file", [{"name": "d.dict", "mimeType": "text/plain", "buffer": whole}])
-    page.get_by_role("button", name="Try those again").click()
+    page.get_by_role("button", name="Try the failed ones again").click()
     ready(page)
+
+
+@pytest.mark.parametrize("source", ["words", "nothing"])
+def test_many_recordings_become_a_job_and_its_result_a_review(page: Any, source: str) -> None:
+    open_align(page)
+    page.get_by_role("combobox", name="What you have").select_option(source)
+    drop(
+        page, ("a.flac", SOUND), ("a.txt", WORDS.encode()), ("b.flac", SOUND), ("c.flac", b"no sound"),
+        ("c.txt", WORDS.encode()),
+    )  # fmt: skip
+    if source == "words":
+        page.get_by_label("Transcript of").fill(WORDS)  # b has none beside it
+    page.get_by_role("button", name="Run as a job").click()
+    page.wait_for_selector(".state-succeeded", timeout=240_000)
+    assert "expected WAV, FLAC" in page.locator(".job-rest").inner_text()
+    check_with_axe(page)
+    shot(page, f"job-{source}")
+    page.get_by_role("button", name="Open as a review").click()
+    page.get_by_role("link", name="Open the review").click(timeout=60_000)
+    ready(page)
+    assert page.evaluate("phonechainReview.store.files.size") == 2
+    assert page.evaluate("phonechainReview.store.files.get(0).answer.boundaries.within.every((p) => p >= 0 && p <= 1)")
+
+
+def test_boundaries_that_came_are_refined(page: Any) -> None:
+    open_align(page)
+    page.get_by_role("combobox", name="What you have").select_option("boundaries")
+    drop(page, ("a.flac", SOUND), ("a.TextGrid", samples.SEGMENTS.read_bytes()))
+    page.wait_for_selector(".uploads :text('boundaries of a.TextGrid')")
+    assert page.get_by_label("Transcript of").count() == 0 or page.get_by_label("Transcript of").is_hidden()
+    check_with_axe(page)
+    shot(page, "refine")
+    start(page)
+    ready(page)
+    given = tier_segments(choose_tier(read(samples.SEGMENTS.read_bytes()))[0])
+    moved = page.evaluate("phonechainReview.store.files.get(0).rows.map((row) => [row[3], row[1]])")
+    assert [label for label, _ in moved if label in {s.label for s in given}] == [s.label for s in given]
+    assert sum(start not in {s.start for s in given} for _, start in moved) > 0
 
 
 def test_a_wrong_file_and_markup_are_text(page: Any) -> None:
@@ -160,7 +198,7 @@ def test_it_goes_on_after_a_restart(browser: Any, tmp_path: Path) -> None:
             page.wait_for_selector(".bad")
             assert "does not answer" in page.locator(".home").inner_text()
             service.start()
-            page.get_by_role("button", name="Try those again").click()
+            page.get_by_role("button", name="Try the failed ones again").click()
             ready(page)
     finally:
         service.stop()

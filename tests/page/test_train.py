@@ -64,6 +64,14 @@ def test_a_corpus_is_looked_into(dropped: Any) -> None:
     assert "U+200B" in page.locator(".merge").first.inner_text()
 
 
+def test_a_corpus_is_opened_as_a_review(dropped: Any) -> None:
+    page = dropped
+    page.get_by_role("button", name="Find the labels that are wrong").click()
+    page.wait_for_selector(".review .list-row.chosen", timeout=60_000)
+    assert page.evaluate("phonechainReview.store.files.size") == 5  # the broken one is no part of the corpus
+    assert page.evaluate("[...phonechainReview.store.files.values()].every((file) => file.meta.format === 'htk')")
+
+
 def test_it_is_trained_and_confusions_are_heard(dropped: Any, service: Service) -> None:
     page = dropped
     page.locator(".merge input[type=checkbox]").first.check()

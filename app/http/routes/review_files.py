@@ -82,8 +82,11 @@ async def add_file(
         if kind == "application/json":
             asked = problems.validate(StoredFile, uploads.parse_object(await request.body()))
             model = asked.model
-            make, named = (sources.from_job, asked.job) if asked.corpus is None else (sources.from_corpus, asked.corpus)
-            source = await services.take_in(make, workspace, named, asked.place, owner)
+            if asked.job is not None:
+                source = await services.take_in(sources.from_job, workspace, asked.job, asked.place, owner)
+            else:
+                assert asked.corpus is not None
+                source = await services.take_in(sources.from_corpus, workspace, asked.corpus, asked.place, owner)
         else:
             source, model = await _receive(request, services, workspace)
         row = await _label(source, model, services, workspace)

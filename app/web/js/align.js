@@ -8,7 +8,7 @@ import { fillModels, postForm, Uploads, wordsOf } from "./uploads.js";
 /** @typedef {import("./drop.js").Dropped} Dropped */
 /** @typedef {import("./drop.js").Pair} Pair */
 
-const SOURCES = /** @type {const} */ (["words", "phones", "nothing"]);
+const SOURCES = /** @type {const} */ (["words", "phones", "boundaries", "nothing"]);
 const SAMPLE_TEXT = "in being comparatively modern";
 
 /** @param {HTMLElement} main */
@@ -32,10 +32,15 @@ export async function openAlign(main) {
   const dictionaryField = h("label", { class: "filter" }, h("span", null, t("align.dictionary")), dictionary);
   const ownField = h("label", { class: "filter wide" }, h("span", null, t("align.dictionary.file")), own);
   const languageField = h("label", { class: "filter" }, h("span", null, t("align.language")), language);
+  const spread = h("input", { type: "number", min: 1, max: 1000, value: "30" });
+  const spreadField = h("label", { class: "filter" }, h("span", null, t("align.spread")), spread);
+  const refining = h("p", { class: "note wide" }, t("align.refine"));
   const experiment = h("p", { class: "note wide" }, t("align.experiment"));
   const list = h("div", { class: "work", "aria-live": "polite" });
   const after = h("div", { class: "row" });
-  const start = h("button", { class: "primary", onclick: () => void run() }, t("align.start"));
+  const start = h("button", { class: "primary", onclick: () => void run() }, t("align.start.words"));
+  const job = h("button", { title: t("align.job.help"), "aria-describedby": "job-help", onclick: () => void runAsJob() }, t("align.job"));
+  const jobField = h("div", { class: "row", hidden: true }, job, h("span", { class: "soft", id: "job-help" }, t("align.job.help")));
   const page = h("div", { class: "home" });
   const zone = dropZone(page, { title: t("align.drop"), hint: t("align.hint"), take, folder: true, sample: async () => {
     text.value = SAMPLE_TEXT;
@@ -44,8 +49,8 @@ export async function openAlign(main) {
   append(page, [h("div", { class: "lead" }, h("h1", null, t("align.title")), h("p", null, t("align.lead"))), zone,
     h("div", { class: "options-grid" },
       h("label", { class: "filter" }, h("span", null, t("align.from")), source), dictionaryField, languageField,
-      h("label", { class: "filter" }, h("span", null, t("align.model")), models), ownField, textField, experiment),
-    list, h("div", { class: "row" }, start, after)]);
+      h("label", { class: "filter" }, h("span", null, t("align.model")), models), spreadField, ownField, textField, refining, experiment),
+    list, h("div", { class: "row" }, start, jobField), after]);
   fill(main, page);
 
   /** @param {Dropped[]} files */
@@ -62,22 +67,28 @@ export async function openAlign(main) {
 
   /** @param {Pair} pair */
   function ready(pair) {
+    if (source.value === "boundaries") return pair.audio && pair.segments;
     return pair.audio && (source.value === "nothing" || pair.segments || text.value.trim());
   }
 
   function show() {
-    const from = source.value;
-    textField.hidden = from === "nothing";
+    const from = /** @type {typeof SOURCES[number]} */ (source.value);
+    textField.hidden = from === "nothing" || from === "boundaries";
+    spreadField.hidden = refining.hidden = from !== "boundaries";
     dictionaryField.hidden = from !== "words";
     ownField.hidden = from !== "words" || dictionary.value !== "own";
     languageField.hidden = from !== "words";
     experiment.hidden = from !== "nothing";
     text.placeholder = from === "phones" ? t("align.text.phones") : t("align.text.words");
-    start.disabled = !pairs.some((pair) => !done.has(pair) && ready(pair));
+    const count = pairs.filter((pair) => !done.has(pair) && ready(pair)).length;
+    start.disabled = count === 0;
+    start.textContent = t(`align.start.${from}`);
+    jobField.hidden = count < 2;
     if (pairs.length === 0) return;
     uploads = new Uploads(pairs, (pair) => {
       if (!pair.audio) return t("align.no.audio");
       if (from === "nothing") return t("align.waiting.recognise");
+      if (from === "boundaries") return pair.segments ? t("align.waiting.refine", { name: pair.segments.file.name }) : t("align.no.boundaries");
       if (pair.segments) return t("align.waiting.file", { name: pair.segments.file.name });
       return t(text.value.trim() ? "align.waiting.typed" : "align.waiting.alone");
     });
@@ -105,6 +116,40 @@ export async function openAlign(main) {
     start.textContent = t("align.again");
   }
 
+  /** All of them as a job, which the page then follows. */
+  async function runAsJob() {
+    const todo = pairs.filter((pair) => !done.has(pair) && ready(pair));
+    const from = source.value;
+    job.disabled = start.disabled = true;
+    fill(after, h("p", { class: "soft", role: "status" }, t("align.job.sending", { count: number(todo.length) })), h("progress", { "aria-label": t("align.job") }));
+    try {
+      const form = new FormData();
+      form.set("job", JSON.stringify(from === "nothing" ? { kind: "recognize" } : {
+        kind: "align", phones: from === "phones", ...(from === "boundaries" ? { refine: true, spread: Number(spread.value) / 1000 } : {}),
+        ...(from === "words" ? { language: language.value.trim(), ...(ownDictionary() ? { dictionary: await ownDictionary().text() } : {}) } : {}),
+      }));
+      // A folder that all have in common is the corpus; those below it are speakers.
+      const shared = new Set(todo.map((pair) => pair.audio?.folder.split("/")[0])).size === 1;
+      for (const pair of todo) {
+        const audio = /** @type {Dropped} */ (pair.audio);
+        const folder = audio.folder.split("/").slice(shared ? 1 : 0).filter(Boolean);
+        form.append("files", audio.file, [...folder, audio.file.name].join("/"));
+        if (from === "nothing") continue;
+        const transcript = pair.segments?.file;
+        form.append("files", transcript ?? new Blob([text.value]), [...folder, transcript?.name ?? `${pair.name}.txt`].join("/"));
+      }
+      location.hash = `#/jobs/${(await postForm("jobs", form)).id}`;
+    } catch (error) {
+      fill(after, h("p", { class: "bad", role: "alert" }, wordsOf(error)));
+      job.disabled = start.disabled = false;
+    }
+  }
+
+  /** @returns {any} the file of the reader's own dictionary, if that is what is to be used */
+  function ownDictionary() {
+    return source.value === "words" && dictionary.value === "own" ? own.files[0] : null;
+  }
+
   /**
    * Find the boundaries of one recording, and put it into the review.
    * @param {Pair} pair
@@ -115,13 +160,13 @@ export async function openAlign(main) {
     const from = source.value;
     const transcript = pair.segments && { file: pair.segments.file, name: pair.segments.file.name };
     // The phones of a text file are typed ones too; of an annotation the service sees itself what its tier holds.
-    const typed = from === "phones" && transcript && /\.(txt|lab)$/i.test(transcript.name) ? await transcript.file.text() : transcript ? "" : text.value;
+    const typed = from === "boundaries" ? "" : from === "phones" && transcript && /\.(txt|lab)$/i.test(transcript.name) ? await transcript.file.text() : transcript ? "" : text.value;
     let found;
     try {
       found = from === "nothing" ? await postForm("recognize", { audio: sound })
         : await postForm("align", {
           audio: sound, transcript: typed ? null : transcript, text: typed, phones: from === "phones" ? "true" : "",
-          dictionary: from === "words" && dictionary.value === "own" ? own.files[0] : null, language: from === "words" ? language.value.trim() : "",
+          dictionary: ownDictionary(), refine: from === "boundaries" ? "true" : "", spread: from === "boundaries" ? String(Number(spread.value) / 1000) : "", language: from === "words" ? language.value.trim() : "",
         });
     } catch (error) {
       const missing = error instanceof Problem ? error.document["missing"] : undefined;

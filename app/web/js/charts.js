@@ -55,7 +55,7 @@ export function curve(points, { label, x, y, format, dots = false, kind = "", wh
     parts.push(svg("path", { class: "grid", d: `M${left} ${atY(value)}H${width - right}` }));
     parts.push(svg("text", { x: left - 6, y: atY(value) + 4, class: "tick end" }, format(value)));
   }
-  for (const value of ticks(x0, x1, 6)) parts.push(svg("text", { x: atX(value), y: height - bottom + 16, class: "tick middle" }, Number(value.toPrecision(4)).toLocaleString()));
+  for (const value of ticks(x0, x1, 6)) parts.push(svg("text", { x: atX(value), y: height - bottom + 16, class: "tick middle" }, Number(value.toPrecision(4)).toLocaleString(undefined, { maximumSignificantDigits: 4 })));
   parts.push(svg("text", { x: (left + width - right) / 2, y: height - 3, class: "tick middle" }, x));
   parts.push(svg("text", { x: -(top + height - bottom) / 2, y: 11, class: "tick middle", transform: "rotate(-90)" }, y));
   const line = [...points].sort((a, b) => a.x - b.x);

@@ -3,6 +3,7 @@ import { download, get, Problem, request } from "./api.js";
 import { curve } from "./charts.js";
 import { fill, h } from "./dom.js";
 import { number, t, when } from "./i18n.js";
+import { reviewButton } from "./stored.js";
 import { evaluationPanel, percent } from "./train/evaluation.js";
 
 const ENDED = ["succeeded", "failed", "cancelled"];
@@ -101,7 +102,11 @@ async function openJob(main, id, signal) {
     const parts = [];
     const { warnings, ...result } = job.result ?? {};
     // What the service noticed: too little data, a calibration that could not be fitted.
-    fill(notes, (warnings ?? []).map((/** @type {any} */ one) => h("p", { class: "note" }, one.message ?? String(one))));
+    fill(notes, (warnings ?? []).map((/** @type {any} */ one) => h("p", { class: "note" }, one.message ?? String(one))),
+      ["label", "align", "recognize"].includes(job.kind) && result.utterances > job.failed_files && reviewButton({
+        label: t("jobs.review"), name: t("jobs.title", { kind: kindOf(job), created: when(job.created) }), count: job.progress.total,
+        source: { job: id }, model: job.kind === "label" ? job.request.model.name : undefined,
+      }));
     if (job.state === "succeeded" && (job.kind === "train" || job.kind === "evaluate")) {
       const panel = await evaluationPanel(job);
       if (panel && !signal.aborted) {

@@ -52,7 +52,7 @@ export class Uploads {
 }
 
 /**
- * Post a form, again and again while the service says that it is busy.
+ * Post a form, and wait where the service is busy.
  * @param {string} path
  * @param {FormData | Record<string, string | Blob | {file: Blob, name: string} | null | undefined>} fields
  * @returns {Promise<any>}
@@ -65,9 +65,19 @@ export async function postForm(path, fields) {
     else if (value instanceof Blob) form.set(name, value, name);
     else form.set(name, value.file, value.name);
   }
+  return postWhenFree(path, { body: form });
+}
+
+/**
+ * Post, again and again while the service says that it is busy.
+ * @param {string} path
+ * @param {{json?: any, body?: FormData}} options
+ * @returns {Promise<any>}
+ */
+export async function postWhenFree(path, options) {
   for (let wait = 500; ; wait *= 2) {
     try {
-      return await (await request("POST", path, { body: form })).json();
+      return await (await request("POST", path, options)).json();
     } catch (error) {
       if (!(error instanceof Problem) || error.status !== 503 || wait > 8000) throw error;
       await new Promise((resume) => setTimeout(resume, wait));

@@ -22,9 +22,11 @@ def add(client: Client, **asked: Any) -> httpx.Response:
 
 @pytest.fixture(scope="module")
 def aligned(service: Client) -> dict[str, Any]:
-    """A job that aligned u0 and u2; u1 says a word of no language."""
-    files = [("files", (f"s{n}/u{n}.wav", speech.utterance(n)[0])) for n in range(3)]
-    files += [("files", (f"s{n}/u{n}.txt", text.encode())) for n, text in enumerate((TEXT, "in 読書 modern", TEXT))]
+    """A job that aligned u0, u2 and u3, in this order; u1, its third, says a word of no language."""
+    files = [("files", (f"s{n % 2}/u{n}.wav", speech.utterance(n)[0])) for n in range(4)]
+    files += [
+        ("files", (f"s{n % 2}/u{n}.txt", text.encode())) for n, text in enumerate((TEXT, "in 読書 modern", TEXT, TEXT))
+    ]
     answer = service.post("/jobs", files=files, data={"job": json.dumps({"kind": "align"})})
     assert answer.status_code == 202, answer.text
     return conftest.ended(service, answer.json(), 1200)
@@ -32,10 +34,10 @@ def aligned(service: Client) -> dict[str, Any]:
 
 def test_what_an_alignment_found(service: Client, aligned: dict[str, Any]) -> None:
     rows = [json.loads(line) for line in service.get(f"/jobs/{aligned['id']}/result?format=jsonl").text.splitlines()]
-    added = add(service, job=aligned["id"], place=2)
+    added = add(service, job=aligned["id"], place=1)
     assert added.status_code == 201, added.text
     file = added.json()
-    assert (file["name"], file["annotation_name"], file["speaker"]) == ("u2.wav", "u2.TextGrid", "s2")
+    assert (file["name"], file["annotation_name"], file["speaker"]) == ("u2.wav", "u2.TextGrid", "s0")
     answer = service.get(f"{added.headers['location']}/answer").json()
     assert answer["start"] == [s["start"] for s in rows[1]["segments"]]
     assert answer["boundaries"]["within"] == pytest.approx([s["within_20_ms"] for s in rows[1]["segments"]], abs=1e-4)
@@ -43,11 +45,11 @@ def test_what_an_alignment_found(service: Client, aligned: dict[str, Any]) -> No
 
 
 def test_an_utterance_without_a_result(service: Client, aligned: dict[str, Any]) -> None:
-    refused = add(service, job=aligned["id"], place=1)
+    refused = add(service, job=aligned["id"], place=2)
     assert (refused.status_code, refused.json()["type"]) == (409, "/problems/job-result")
     assert "no result for 'u1'" in refused.json()["detail"]
-    beyond = add(service, job=aligned["id"], place=3)
-    assert (beyond.status_code, "expected a number below 3, got 3" in beyond.text) == (422, True)
+    beyond = add(service, job=aligned["id"], place=4)
+    assert (beyond.status_code, "expected a number below 4, got 4" in beyond.text) == (422, True)
 
 
 def test_a_labelling_job_brings_the_corpus_with_its_annotations(service: Client, corpus: dict[str, Any]) -> None:

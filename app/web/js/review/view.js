@@ -331,7 +331,8 @@ export class ReviewView {
       : store.saved ? t("foot.saved", { time: when(store.saved) }) : "";
     const focused = /** @type {HTMLElement | null} */ (document.activeElement)?.dataset?.["foot"];
     fill(this.foot,
-      h("span", { class: "tabular" }, t("foot.count", { reviewed: number(reviewed), segments: number(segments), changed: number(changed) })),
+      h("span", { class: "tabular short", "aria-hidden": "true" }, `${number(reviewed)} / ${number(segments)}`),
+      h("span", { class: "tabular long" }, t("foot.count", { reviewed: number(reviewed), segments: number(segments), changed: number(changed) })),
       h("progress", { max: Math.max(1, segments), value: reviewed, "aria-label": t("foot.count", { reviewed, segments, changed }) }),
       h("span", { class: `message${store.problem ? " bad" : ""}`, role: "status" }, this.message || state),
       h("label", { class: "check" }, h("input", { type: "checkbox", checked: this.autoplay, onchange: (/** @type {any} */ event) => (this.autoplay = event.target.checked), data: { foot: "auto" } }), t("tool.auto")),

@@ -3,7 +3,7 @@ import { append, fill, h } from "../dom.js";
 import { number, t } from "../i18n.js";
 
 /** Code points of a label whose characters do not show themselves. @param {string} label */
-function shown(label) {
+export function shown(label) {
   return /^[\x21-\x7e]+$/.test(label) ? "" : ` (${[...label].map((one) => `U+${(one.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, "0")}`).join(" ")})`;
 }
 

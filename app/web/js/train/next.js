@@ -59,12 +59,13 @@ function progress(trainings) {
   const done = trainings.filter((one) => one.error !== null);
   if (trainings.length === 0) return h("p", { class: "soft" }, t("next.curve.none"));
   const minutes = (/** @type {any} */ one) => one.checked_seconds / 60;
-  const words = (/** @type {any} */ one) => `${minutes(one).toFixed(1)}: ${percent(one.error)}`;
+  const minutesText = (/** @type {any} */ one) => (minutes(one) < 1 ? minutes(one).toFixed(2) : minutes(one).toFixed(1));
+  const words = (/** @type {any} */ one) => `${minutesText(one)}: ${percent(one.error)}`;
   return [
     done.length > 0 ? curve(done.map((one) => ({ x: minutes(one), y: one.error, low: one.low, high: one.high, title: words(one) })), {
-      label: `${t("next.curve")}: ${done.map(words).join("; ")}`, x: t("next.minutes"), y: t("jobs.error"), format: (value) => `${(100 * value).toFixed(0)} %`, dots: true, kind: "dev_error", whole: true,
+      label: `${t("next.curve")}: ${done.map(words).join("; ")}`, x: t("next.minutes"), y: t("eval.error"), format: (value) => `${(100 * value).toFixed(0)} %`, dots: true, kind: "dev_error", whole: true,
     }) : h("p", { class: "soft" }, t("next.curve.none")),
     h("p", { class: "soft small-text" }, t("next.curve.help")),
-    region(t("next.trainings"), h("table", null, h("thead", null, h("tr", null, h("th", null, t("next.trainings")), h("th", { class: "end" }, t("next.minutes")), h("th", { class: "end" }, t("jobs.error")))),
-      h("tbody", null, trainings.map((one) => h("tr", null, h("td", null, h("a", { href: `#/jobs/${one.job}` }, when(one.created))), h("td", { class: "end tabular" }, minutes(one).toFixed(1)), h("td", { class: "end tabular" }, one.error === null ? t(/** @type {any} */ (`jobs.state.${one.state}`)) : percent(one.error)))))))];
+    region(t("next.trainings"), h("table", null, h("thead", null, h("tr", null, h("th", null, t("next.trainings")), h("th", { class: "end" }, t("next.minutes")), h("th", { class: "end" }, t("eval.error")))),
+      h("tbody", null, trainings.map((one) => h("tr", null, h("td", null, h("a", { href: `#/jobs/${one.job}` }, when(one.created))), h("td", { class: "end tabular" }, minutesText(one)), h("td", { class: "end tabular" }, one.error === null ? t(/** @type {any} */ (`jobs.state.${one.state}`)) : percent(one.error)))))))];
 }

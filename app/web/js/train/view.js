@@ -4,8 +4,9 @@ import { append, fill, h } from "../dom.js";
 import { Clips } from "../clips.js";
 import { dropZone } from "../drop.js";
 import { number, t, when } from "../i18n.js";
+import { reviewButton } from "../stored.js";
 import { postForm, wordsOf } from "../uploads.js";
-import { mergeTable } from "./merge.js";
+import { mergeTable, shown } from "./merge.js";
 
 /** @typedef {import("../drop.js").Dropped} Dropped */
 
@@ -85,7 +86,8 @@ async function openCorpus(main, id) {
   const form = h("div");
   fill(main, h("div", { class: "sheet wide-sheet" }, h("p", null, h("a", { href: "#/train" }, t("train.all"))), h("h1", null, corpus.name), h("p", { class: "soft" }, [
     counts(corpus), corpus.speakers > 0 && t("train.speakers", { count: number(corpus.speakers) }), ...Object.entries(corpus.splits).map(([name, count]) => `${name} ${number(count)}`),
-  ].filter(Boolean).join(" · ")), note, form, inside));
+  ].filter(Boolean).join(" · ")), note,
+  (corpus.options.holds ?? "segments") === "segments" && corpus.utterances > 0 && reviewButton({ label: t("train.review"), name: corpus.name, count: corpus.utterances, source: { corpus: id } }), form, inside));
   void showForm(corpus, form, merge).catch((error) => fill(form, h("p", { class: "bad" }, wordsOf(error))));
 
   get(`corpora/${encodeURIComponent(id)}/summary`).then((summary) => {
@@ -119,10 +121,15 @@ function labels(summary, clips) {
   return h("section", { class: "stack" }, h("h2", null, title), summary.unlabelled > 0 && h("p", { class: "soft" }, t("train.unlabelled", { count: number(summary.unlabelled) })),
     region(title, h("table", null, h("thead", null, h("tr", null, h("th", null, t("list.filter.label")), h("th", { class: "end" }, t("train.times")), h("th", null, h("span", { class: "visually-hidden" }, t("train.share"))), h("th", { class: "end" }, t("train.total")), h("th", { class: "end" }, t("train.median")), h("th", { class: "end" }, t("train.range")), h("th", null, h("span", { class: "visually-hidden" }, t("hear"))))),
       h("tbody", null, summary.labels.map((/** @type {any} */ one) => h("tr", null,
-        h("th", { class: "phone", scope: "row" }, one.label), h("td", { class: "end tabular" }, number(one.count)),
+        h("th", { class: "phone", scope: "row" }, one.label, invisible(one.label)), h("td", { class: "end tabular" }, number(one.count)),
         h("td", { class: "share" }, h("span", { class: "bar-track", "aria-hidden": "true" }, h("span", { style: { width: `${(100 * one.count) / most}%` } }))),
         h("td", { class: "end tabular" }, `${one.seconds.toFixed(1)} s`), h("td", { class: "end tabular" }, ms(one.median)), h("td", { class: "end tabular" }, `${ms(one.shortest)} – ${ms(one.longest)}`),
         h("td", null, clips.button(one.example, one.label))))))));
+}
+
+/** Code points of a label with characters that nobody sees, so that two such labels do not look the same. @param {string} label */
+function invisible(label) {
+  return /[\p{C}\p{Z}\u034f]/u.test(label) && h("span", { class: "soft small-text" }, shown(label));
 }
 
 /** @param {any} summary */
