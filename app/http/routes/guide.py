@@ -30,9 +30,9 @@ _PAGE = """<!doctype html>
 
 ORDER = (
     "index", "alignments", "phonetician", "pronunciation", "transcripts", "research", "tools", "operator",
-    "mathematics", "model-file",
+    "mathematics", "model-file", "commands", "formats", "interface", "problems", "settings",
 )  # fmt: skip
-"""The pages, in the order of the navigation."""
+"""The pages, in the order of the navigation. `scripts/reference.py` writes the last five."""
 
 FILES = {"guide.css": "text/css; charset=utf-8", "phonechain.praat": "text/plain; charset=utf-8"}
 """Further files of the folder, and their media types."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import importlib.util
 import re
 import shlex
 
@@ -35,6 +36,18 @@ def test_every_page_is_served(client: Client) -> None:
     assert client.get("/guide/phonechain.praat").content == (GUIDE / "phonechain.praat").read_bytes()
     assert client.get("/guide/nothing").status_code == 404
     assert client.get("/guide/..%2fsettings").status_code == 404
+
+
+def test_the_reference_is_as_the_code_has_it() -> None:
+    """`python scripts/reference.py` writes these pages anew."""
+    program = GUIDE.parents[1] / "scripts" / "reference.py"
+    spec = importlib.util.spec_from_file_location("reference", program)
+    assert spec is not None
+    assert spec.loader is not None
+    reference = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(reference)
+    for name, text in reference.pages().items():
+        assert (GUIDE / name).read_text("utf-8") == text, f"{name} is not as it would be written now"
 
 
 def test_links_lead_to_pages_that_are_there() -> None:
