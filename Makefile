@@ -18,7 +18,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --progress-bar on -c constraints.txt $(PIP_ARGS)
 STAMP := .venv/.installed
 
-.PHONY: help install run test docs test-slow test-page attack storm fuzz e2e audit lint format bench load clean
+.PHONY: help install run test docs reference test-slow test-page screenshots attack storm fuzz e2e audit lint format bench load clean
 
 help:  ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -44,6 +44,9 @@ docs: $(STAMP)  ## the documentation with the reference, in build/docs; a warnin
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
 	@echo "phonechain: build/docs/index.html"
 
+reference: $(STAMP)  ## the guide's pages of reference, written anew from the code
+	@$(BIN)/python scripts/reference.py
+
 test-slow: $(STAMP)  ## the tests marked slow
 	@$(PIP) -q -e '.[dev,docs,s3,s3-test]'
 	@$(BIN)/python -m pytest -m slow
@@ -53,6 +56,11 @@ test-page: $(STAMP)  ## the page in chromium: its flows, axe, types; needs chrom
 	@scripts/vendor_page.sh tools
 	@PATH="$$PWD/.venv/page/node_modules/.bin:$$PATH" AXE=.venv/page/node_modules/axe-core/axe.min.js \
 		$(BIN)/python -m pytest -m "slow or not slow" -n 0 tests/page tests/app/http/test_page.py
+
+screenshots: $(STAMP)  ## pictures of every view of the page at 1440 and 375 px, light and dark, in docs/screenshots
+	@$(PIP) -q -e '.[dev,page,plot]'
+	@scripts/vendor_page.sh tools
+	@AXE=.venv/page/node_modules/axe-core/axe.min.js $(BIN)/python -m tests.page.screenshots
 
 storm: $(STAMP)  ## kill KILLS (200) processes of running jobs; nothing may be lost
 	@KILLS=$(KILLS) $(BIN)/python -m tests.storm

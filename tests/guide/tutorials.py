@@ -1,6 +1,6 @@
 """The commands of the guide's pages, as they stand in its Markdown.
 
-A fence with `sh` or `python` runs; with `sh skip` it does not; `text` and `ts` show something. What a page says that a
+A fence with `sh` or `python` runs; with `sh skip` it does not; `text`, `ts` and `r` show something. What a page says that a
 command prints stands in the `text` fence after it.
 """
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 GUIDE = Path(__file__).resolve().parents[2] / "app" / "guide"
 RUN = ("sh", "python")
-SHOW = ("sh skip", "text", "ts")
+SHOW = ("sh skip", "text", "ts", "r")
 
 _FENCE = re.compile(r"^```([^\n`]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 

@@ -39,7 +39,7 @@ export function ticks(low, high, count) {
  *   `label` says in words what it shows; `whole` begins the x axis at 0
  */
 export function curve(points, { label, x, y, format, dots = false, kind = "", whole = false }) {
-  const [width, height, left, bottom, top, right] = [420, 200, 52, 34, 10, 12];
+  const [width, height, left, bottom, top, right] = [420, 200, 62, 34, 10, 12];
   const xs = points.map((point) => point.x);
   const ys = points.flatMap((point) => [point.y, point.low ?? point.y, point.high ?? point.y]);
   let [x0, x1] = [whole ? 0 : Math.min(...xs), Math.max(...xs)];

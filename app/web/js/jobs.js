@@ -45,7 +45,7 @@ async function openList(main, signal) {
 /** @param {any} job */
 function row(job) {
   return h("li", null, h("a", { class: "card", href: `#/jobs/${job.id}` },
-    h("span", { class: "card-name" }, t("jobs.title", { kind: kindOf(job), created: when(job.created) })),
+    h("span", { class: "card-name" }, titleOf(job)),
     h("span", { class: "soft tabular" }, progressText(job)),
     h("span", { class: `state-${job.state}` }, stateOf(job))));
 }
@@ -53,6 +53,12 @@ function row(job) {
 /** @param {any} job */
 function kindOf(job) {
   return t(/** @type {any} */ (`jobs.kind.${job.kind}`)) ?? job.kind;
+}
+
+/** What a job is called: its kind, the model that it trains, when it was submitted. @param {any} job */
+function titleOf(job) {
+  const words = { kind: kindOf(job), created: when(job.created) };
+  return job.kind === "train" ? t("jobs.title.named", { ...words, name: job.request.name }) : t("jobs.title", words);
 }
 
 /** @param {any} job */
@@ -79,7 +85,7 @@ async function openJob(main, id, signal) {
   const rest = h("div", { class: "job-rest" });
   const evaluation = h("div");
   const notes = h("div", { class: "stack" });
-  fill(main, h("div", { class: "sheet" }, h("p", null, h("a", { href: "#/jobs" }, t("jobs.all"))), h("h1", null, t("jobs.title", { kind: kindOf(job), created: when(job.created) })), head, curves, notes, evaluation, rest));
+  fill(main, h("div", { class: "sheet" }, h("p", null, h("a", { href: "#/jobs" }, t("jobs.all"))), h("h1", null, titleOf(job)), head, curves, notes, evaluation, rest));
   /** @type {{epoch: number, loss: number | null, dev_error: number | null}[]} */
   const epochs = [];
 
@@ -104,7 +110,7 @@ async function openJob(main, id, signal) {
     // What the service noticed: too little data, a calibration that could not be fitted.
     fill(notes, (warnings ?? []).map((/** @type {any} */ one) => h("p", { class: "note" }, one.message ?? String(one))),
       ["label", "align", "recognize"].includes(job.kind) && result.utterances > job.failed_files && reviewButton({
-        label: t("jobs.review"), name: t("jobs.title", { kind: kindOf(job), created: when(job.created) }), count: job.progress.total,
+        label: t("jobs.review"), name: titleOf(job), count: job.progress.total,
         source: { job: id }, model: job.kind === "label" ? job.request.model.name : undefined,
       }));
     if (job.state === "succeeded" && (job.kind === "train" || job.kind === "evaluate")) {

@@ -22,7 +22,7 @@ def add(client: Client, **asked: Any) -> httpx.Response:
 
 @pytest.fixture(scope="module")
 def aligned(service: Client) -> dict[str, Any]:
-    """A job that aligned u0, u2 and u3, in this order; u1, its third, says a word of no language."""
+    """A job that aligned u0, u2 and u3; u1 says a word of no language."""
     files = [("files", (f"s{n % 2}/u{n}.wav", speech.utterance(n)[0])) for n in range(4)]
     files += [
         ("files", (f"s{n % 2}/u{n}.txt", text.encode())) for n, text in enumerate((TEXT, "in 読書 modern", TEXT, TEXT))
@@ -33,19 +33,26 @@ def aligned(service: Client) -> dict[str, Any]:
 
 
 def test_what_an_alignment_found(service: Client, aligned: dict[str, Any]) -> None:
-    rows = [json.loads(line) for line in service.get(f"/jobs/{aligned['id']}/result?format=jsonl").text.splitlines()]
-    added = add(service, job=aligned["id"], place=1)
+    rows = {
+        row["utterance"]: row
+        for row in map(json.loads, service.get(f"/jobs/{aligned['id']}/result?format=jsonl").text.splitlines())
+    }
+    added = add(service, job=aligned["id"], place=rows["u2"]["place"])
     assert added.status_code == 201, added.text
     file = added.json()
-    assert (file["name"], file["annotation_name"], file["speaker"]) == ("u2.wav", "u2.TextGrid", "s0")
+    assert (file["name"], file["annotation_name"], file["speaker"]) == ("u2.wav", "u2.TextGrid", rows["u2"]["speaker"])
     answer = service.get(f"{added.headers['location']}/answer").json()
-    assert answer["start"] == [s["start"] for s in rows[1]["segments"]]
-    assert answer["boundaries"]["within"] == pytest.approx([s["within_20_ms"] for s in rows[1]["segments"]], abs=1e-4)
+    assert answer["start"] == [s["start"] for s in rows["u2"]["segments"]]
+    assert answer["boundaries"]["within"] == pytest.approx(
+        [s["within_20_ms"] for s in rows["u2"]["segments"]], abs=1e-4
+    )
     assert service.get(f"{added.headers['location']}/sound").content[:4] == b"RIFF"
 
 
 def test_an_utterance_without_a_result(service: Client, aligned: dict[str, Any]) -> None:
-    refused = add(service, job=aligned["id"], place=2)
+    lines = service.get(f"/jobs/{aligned['id']}/result?format=jsonl").text.splitlines()
+    [missing] = set(range(4)) - {json.loads(line)["place"] for line in lines}
+    refused = add(service, job=aligned["id"], place=missing)
     assert (refused.status_code, refused.json()["type"]) == (409, "/problems/job-result")
     assert "no result for 'u1'" in refused.json()["detail"]
     beyond = add(service, job=aligned["id"], place=4)

@@ -55,7 +55,7 @@ export async function evaluationPanel(job) {
         h("thead", null, h("tr", null, h("th", null, h("span", { class: "visually-hidden" }, t("hear"))), h("th", null, t("list.utterance")), h("th", { class: "end" }, t("list.time")), h("th", { class: "end" }, t("list.p")), h("th", { class: "end" }, t("eval.of", { label: truth })))),
         h("tbody", null, segments.map((/** @type {any} */ one) => h("tr", null,
           h("td", null, clips.button(one, `${one.utterance} ${one.start.toFixed(3)}`, true)), h("td", { class: "cut", title: one.utterance }, one.utterance),
-          h("td", { class: "end tabular" }, `${one.start.toFixed(3)} – ${one.end.toFixed(3)}`), h("td", { class: "end tabular" }, posterior(one.posterior)), h("td", { class: "end tabular" }, posterior(one.true_posterior))))))));
+          h("td", { class: "end tabular" }, `${one.start.toFixed(2)} s`), h("td", { class: "end tabular" }, posterior(one.posterior)), h("td", { class: "end tabular" }, posterior(one.true_posterior))))))));
       cell.scrollIntoView({ block: "nearest" });
     } catch (error) {
       fill(cell, h("p", { class: "bad", role: "alert" }, wordsOf(error)));
