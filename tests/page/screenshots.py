@@ -23,8 +23,10 @@ from playwright.sync_api import sync_playwright
 
 from phonechain.app import samples
 from tests.page.conftest import CHROMIUM, Service, watched
-from tests.page.test_review import check_with_axe, ready, until
+from tests.page.test_review import check_with_axe, ready
 
+TOO_WIDE = """document.documentElement.scrollWidth <= innerWidth ? [] : [...document.querySelectorAll("main *")]
+  .filter((e) => e.getBoundingClientRect().right > innerWidth + 1 && !e.closest(".scroll-x")).map((e) => e.className).slice(0, 5)"""
 OUT = Path(__file__).resolve().parents[2] / "docs" / "screenshots"
 SIZES = {"1440": (1440, 900), "375": (375, 812)}
 SCHEMES = ("light", "dark")
@@ -171,7 +173,8 @@ def main() -> None:
                             VIEWS[name](page, world)
                             page.wait_for_load_state("networkidle")
                             check_with_axe(page)
-                            until(page, "document.documentElement.scrollWidth <= innerWidth", 2)
+                            wide = page.evaluate(TOO_WIDE)
+                            assert not wide, (name, size, wide)
                             keep(page, out / f"{name}-{size}-{scheme}.png")
             browser.close()
         finally:
