@@ -90,6 +90,7 @@ bench: $(STAMP)  ## the benchmarks, each side by side with its peers
 	@$(BIN)/python benchmarks/chain.py
 	@$(BIN)/python benchmarks/features.py
 	@$(BIN)/python benchmarks/annotation.py
+	@$(BIN)/python benchmarks/requests.py
 
 attack: $(STAMP)  ## what strangers may try, done to a live service: memory, latency beside it, exit 1 where one succeeds
 	@$(BIN)/python -m benchmarks.attack

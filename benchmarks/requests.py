@@ -1,6 +1,6 @@
 """`POST /classify` of the sample: a request by itself against the same work without HTTP, and many clients at a time.
 
-    python benchmarks/requests.py [--model paper] [--clients 16] [--seconds 8] [--processes 1 2]
+    python benchmarks/requests.py [--model paper] [--clients 16] [--seconds 8]
 
 The service is a process of its own; the clients here are sockets with a request that was put together before, so that
 they take next to none of the cores. Printed are ratios of one run: the median of a kept connection and of new ones over
@@ -81,7 +81,7 @@ class Client:
 
 
 @contextmanager
-def service(models: Path, processes: int) -> Iterator[tuple[int, float]]:
+def service(models: Path) -> Iterator[tuple[int, float]]:
     """A running service, its port, and the seconds from its start to the first answer."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -90,10 +90,8 @@ def service(models: Path, processes: int) -> Iterator[tuple[int, float]]:
         env = dict(os.environ, PHONECHAIN_DATA=data, PHONECHAIN_MODELS=str(models), PHONECHAIN_LOG_LEVEL="warning")
         env["PYTHONPATH"] = str(ROOT)
         command = [sys.executable, "-m", "phonechain.app.cli", "serve", "--port", str(port)]
-        if processes > 1:
-            command += ["--processes", str(processes)]
         begun = time.perf_counter()
-        running = subprocess.Popen(command, env=env)
+        running = subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL)
         try:
             request = request_of(port, "default")
             while True:
@@ -165,6 +163,7 @@ def bare(path: Path, count: int) -> tuple[float, float]:
         "audio": File(samples.AUDIO.read_bytes(), samples.AUDIO.name),
         "segments": File(samples.SEGMENTS.read_bytes(), samples.SEGMENTS.name),
     }
+    mode = entry.model.normaliser.check_mode(None, known_speakers=False)
     whole, model = [], []
     for _ in range(count + 5):
         begun = time.perf_counter()
@@ -177,7 +176,7 @@ def bare(path: Path, count: int) -> tuple[float, float]:
             n_best=1,
             decode="posterior",
             comparisons=[ready.comparison],
-            mode=ready.normalised,
+            mode=mode,
         )
         after = time.perf_counter()
         render(asked, entry, ready, Scored(labelled, 0.0, after - before, 1), begun, before - begun, {})
@@ -193,31 +192,29 @@ def main() -> int:
     parser.add_argument("--clients", type=int, default=16)
     parser.add_argument("--seconds", type=float, default=8.0)
     parser.add_argument("--count", type=int, default=100, help="requests of one client")
-    parser.add_argument("--processes", type=int, nargs="+", default=[1, 2])
     asked = parser.parse_args()
     from phonechain.model import pretrained_path
 
-    print("| model | processes | in process, ms | its model | kept connection | new ones | clients | requests/s | median, ms |")
-    print("|---|---|---|---|---|---|---|---|---|")
+    print("| model | in process, ms | its model | kept connection | new ones | clients | requests/s | median, ms |")
+    print("|---|---|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
         for name in asked.model:
             if name != "default":
                 (Path(folder) / f"{name}.safetensors").symlink_to(pretrained_path(name))
         costs = {name: bare(pretrained_path(name), asked.count) for name in asked.model}
-        for processes in asked.processes:
-            with service(Path(folder), processes) as (port, first):
-                for name in asked.model:
-                    request = request_of(port, name)
-                    kept = alone(port, request, asked.count, keep=True)
-                    new = alone(port, request_of(port, name, keep=False), asked.count, keep=False)
-                    rate, median = together(port, request, asked.clients, asked.seconds)
-                    whole, model = costs[name]
-                    print(
-                        f"| {name} | {processes} | {whole:.1f} | {100 * model / whole:.0f} % | {kept / whole:.2f} times "
-                        f"| {new / whole:.2f} times | {asked.clients} | {rate:.0f} | {median:.0f} |",
-                        flush=True,
-                    )
-                print(f"start to the first answer with {processes} processes: {first:.2f} s", flush=True)
+        with service(Path(folder)) as (port, first):
+            for name in asked.model:
+                request = request_of(port, name)
+                kept = alone(port, request, asked.count, keep=True)
+                new = alone(port, request_of(port, name, keep=False), asked.count, keep=False)
+                rate, median = together(port, request, asked.clients, asked.seconds)
+                whole, model = costs[name]
+                print(
+                    f"| {name} | {whole:.1f} | {100 * model / whole:.0f} % | {kept / whole:.2f} times "
+                    f"| {new / whole:.2f} times | {asked.clients} | {rate:.0f} | {median:.0f} |",
+                    flush=True,
+                )
+            print(f"start to the first answer: {first:.2f} s", flush=True)
     return 0
 
 
