@@ -209,7 +209,7 @@ def test_the_tiers_of_all_speakers_in_one_pass(tmp_path: Path, capfd: pytest.Cap
 @pytest.mark.parametrize(
     ("more", "says"),
     [
-        (["--tier", "A - phones"], "--all-speakers: expected one recording and no --tier"),
+        (["--tier", "A - phones"], "--all-speakers: expected no --tier, got both"),
         (["--format", "htk"], "expected a format with room for 2 tiers"),
     ],
 )
