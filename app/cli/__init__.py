@@ -92,9 +92,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code: 0, 1 for a bug, 2 for bad input, 130 after Ctrl-C."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in given
-    gc.set_threshold(
-        50_000, 20, 20
-    )  # modules are made of objects that stay: looking through them is a tenth of a start
+    # Modules are made of objects that stay: looking through them is a tenth of a start.
+    gc.set_threshold(50_000, 20, 20)
     _write_any_name()
     try:
         code = typer.main.get_command(app).main(

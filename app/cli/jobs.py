@@ -151,9 +151,7 @@ def label(
     format: Format = None,
     tier: options.Tier = None,
     n_best: Annotated[int, typer.Option(help="Number of labels to list per segment.", min=1)] = 1,
-    all_speakers: Annotated[
-        bool, typer.Option("--all-speakers", help="Label the phone tiers of all speakers of a recording.")
-    ] = False,
+    all_speakers: options.AllSpeakers = False,
     sequences: Annotated[
         int, typer.Option(help="Also the N most probable label sequences, with probabilities.", metavar="N", min=0)
     ] = 0,

@@ -32,9 +32,7 @@ def label(
     ] = None,
     model: options.Model = "default",
     tier: options.Tier = None,
-    all_speakers: Annotated[
-        bool, typer.Option("--all-speakers", help="Label the phone tiers of all speakers of a recording.")
-    ] = False,
+    all_speakers: options.AllSpeakers = False,
     utterance: options.Recording = None,
     shift: options.Shift = "0",
     raw: options.Raw = None,

@@ -20,9 +20,7 @@ from phonechain.features.files import printable_path
 if TYPE_CHECKING:
     from phonechain.app.labelling.pipeline import Prepared
     from phonechain.features.corpora.folder import Pair
-    from phonechain.features.inputs import Inputs
     from phonechain.model.labeler import PhoneLabeler
-    from phonechain.model.learning.normaliser import Mode
 
 BATCH = 16
 """Recordings per batch."""
@@ -62,6 +60,7 @@ def label_folder(
     """
     from phonechain.app.labelling.pipeline import label_sequences
     from phonechain.app.labelling.sequences import describe
+    from phonechain.app.labelling.speakers import inputs_beside, number_speakers
     from phonechain.features.corpora import folder
     from phonechain.features.corpora.base import NoticeCount
 
@@ -95,11 +94,7 @@ def label_folder(
             work = _prepare(pairs[at : at + BATCH], root, out, form, labeler, options, fail, all_speakers)
             tiers = [ready for one in work for ready in one.tiers]
             owners = [n for n, one in enumerate(work) for _ in one.tiers]
-            speakers: dict[str, int] = {}
-            groups = [
-                speakers.setdefault((not all_speakers and work[owner].pair.speaker) or f"\0{n}", len(speakers))
-                for n, owner in enumerate(owners)
-            ]
+            groups = number_speakers(None if all_speakers else work[owner].pair.speaker for owner in owners)
             batch = label_sequences(
                 labeler.model_,
                 [(ready.inputs, ready.segments, ready.starts) for ready in tiers],
@@ -124,7 +119,7 @@ def label_folder(
                                 batch[k],
                                 wanted,
                                 normalise=mode,
-                                beside=_others(tiers, groups, k, mode),
+                                beside=inputs_beside(tiers, groups, k, mode),
                             )
                             for k in (own if wanted else ())
                         ]
@@ -220,13 +215,6 @@ def _prepare(
         target = target.with_name(target.stem + own)
         ready.append(Work(replace(pair, annotations=[file], parts=[]), tiers, form, target))
     return ready
-
-
-def _others(tiers: Sequence[Prepared], groups: Sequence[int], n: int, mode: Mode) -> list[Inputs]:
-    """What a tier was normalised with: the other recordings of its speaker in the batch."""
-    if mode != "speaker":
-        return []
-    return [tiers[k].inputs for k, group in enumerate(groups) if group == groups[n] and k != n]
 
 
 def _of_sound(error: Exception) -> bool:

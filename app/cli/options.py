@@ -68,6 +68,9 @@ LabelMap = Annotated[
     Path | None,
     typer.Option("--map", help="File that maps given labels to the model's, JSON or two columns; - for no label."),
 ]
+AllSpeakers = Annotated[
+    bool, typer.Option("--all-speakers", help="Label the phone tiers of all speakers of a recording.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 

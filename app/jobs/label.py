@@ -15,7 +15,7 @@ from phonechain.app.jobs.parts import Part, file_name
 from phonechain.app.labelling import pipeline
 from phonechain.app.labelling.pipeline import Gaps
 from phonechain.app.labelling.sequences import describe
-from phonechain.app.labelling.speakers import prepare_speakers, render
+from phonechain.app.labelling.speakers import inputs_beside, number_speakers, prepare_speakers, render
 from phonechain.app.labelling.wanted import Wanted
 from phonechain.app.schemas.classify import folding, gaps_to_json, segment_to_json
 from phonechain.app.storage.tables import Job
@@ -51,12 +51,7 @@ def run(workspace: Workspace, job: Job, lines: Sequence[Line], files: Files, sti
             except (PhonechainError, OSError) as error:
                 part.errors.append(execution.file_error(job.id, line.index, line.id, error))
         tiers = [one for _, own in ready for one in own]
-        speakers: dict[str, int] = {}
-        groups = [
-            speakers.setdefault((known_speakers and line.speaker) or f"\0{line.id}\0{n}", len(speakers))
-            for line, own in ready
-            for n, _ in enumerate(own)
-        ]
+        groups = number_speakers(line.speaker if known_speakers else None for line, own in ready for _ in own)
         answers = pipeline.label_sequences(
             labeler.model_,
             [(one.inputs, one.segments, one.starts) for one in tiers],
@@ -66,18 +61,16 @@ def run(workspace: Workspace, job: Job, lines: Sequence[Line], files: Files, sti
             comparisons=[one.comparison for one in tiers],
             groups=groups,
         )
-        described: list[dict[str, Any]] = []
         place = 0
         for line, own in ready:
             here = slice(place, place + len(own))
             place = here.stop
             labelled = list(zip(own, answers[here], strict=True))
             try:
-                described = []
+                described: list[dict[str, Any]] = []
                 for n, (one, labels) in enumerate(labelled, here.start) if wanted else ():
                     still_wanted()
-                    others = [k for k, g in enumerate(groups) if g == groups[n] and k != n and mode == "speaker"]
-                    beside = [tiers[k].inputs for k in others]
+                    beside = inputs_beside(tiers, groups, n, mode)
                     described.append(describe(labeler, one, labels, wanted, normalise=mode, beside=beside))
                 made = [(file_name(line, format), _render(labelled, format)) for format in options["formats"]]
             except PhonechainError as error:  # such as a format that cannot hold these labels

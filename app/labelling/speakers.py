@@ -8,7 +8,7 @@ from one speaker to another.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,8 +25,10 @@ from phonechain.features.errors import AnnotationError, NoSegments
 from phonechain.features.phones.comparison import LabelSet
 
 if TYPE_CHECKING:
+    from phonechain.features.inputs import Inputs
     from phonechain.model.answers import LabelledSegment
     from phonechain.model.labeler import PhoneLabeler
+    from phonechain.model.learning.normaliser import Mode
     from phonechain.model.phone_model import Decoding
 
 _LEADING = re.compile(r"(?:phones?|phonetic|mau)\W", re.IGNORECASE)
@@ -49,6 +51,19 @@ def phone_tiers(annotation: Annotation) -> list[Tier]:
             pointer="tiers",
         )
     return found
+
+
+def number_speakers(names: Iterable[str | None]) -> list[int]:
+    """Which speaker each recording is of, by number; one without a name is of a speaker of its own."""
+    numbers: dict[str | int, int] = {}
+    return [numbers.setdefault(name or at, len(numbers)) for at, name in enumerate(names)]
+
+
+def inputs_beside(tiers: Sequence[Prepared], groups: Sequence[int], n: int, mode: Mode) -> list[Inputs]:
+    """What tier `n` was normalised with: the others of its speaker, by `groups`."""
+    if mode != "speaker":
+        return []
+    return [tiers[k].inputs for k, group in enumerate(groups) if group == groups[n] and k != n]
 
 
 def prepare_speakers(
