@@ -121,9 +121,8 @@ def derivative(track: NDArray[np.float32], order: int, width: int) -> NDArray[np
     count = len(track)
     padded = np.concatenate([track[:1].repeat(half, axis=0), track, track[-1:].repeat(half, axis=0)])
     taps = _taps(order, width)
-    pair = (
-        np.subtract if order % 2 else np.add
-    )  # the taps are odd or even about the middle: each pair costs one product
+    # The taps are odd or even about the middle: each pair costs one product.
+    pair = np.subtract if order % 2 else np.add
     out = np.multiply(track, taps[half], dtype=np.float32)
     for k in range(1, half + 1):
         both = pair(padded[half + k : half + k + count], padded[half - k : half - k + count])

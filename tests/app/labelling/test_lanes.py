@@ -31,6 +31,19 @@ async def until(event: threading.Event) -> None:
         await asyncio.sleep(0.001)
 
 
+async def hold_both(fair: FairThreads, gate: threading.Event) -> list[Any]:
+    """Both of two threads busy until the gate opens; what they answer then."""
+    entered = threading.Event()
+
+    def hold() -> None:
+        entered.set()
+        gate.wait(120)
+
+    held: list[Any] = [fair.run(0.0, gate.wait, 120), fair.run(0.0, hold)]
+    await until(entered)
+    return held
+
+
 @pytest.mark.parametrize("threads", [1, 2, 4])
 def test_short_work_runs_beside_any_number_of_long_tasks(threads: int) -> None:
     gate = threading.Event()
@@ -48,15 +61,10 @@ def test_short_work_runs_beside_any_number_of_long_tasks(threads: int) -> None:
 
 def test_what_is_due_first_goes_first() -> None:
     order: list[float] = []
-    gate, entered = threading.Event(), threading.Event()
-
-    def hold() -> None:
-        entered.set()
-        gate.wait(120)
+    gate = threading.Event()
 
     async def work(fair: FairThreads) -> None:
-        held: list[Any] = [fair.run(0.0, gate.wait, 120), fair.run(0.0, hold)]
-        await until(entered)
+        held = await hold_both(fair, gate)
         sizes = (50.0, 3.0, 40.0, 1.0, 1.0)
         waiting = [fair.run(size, order.append, size) for size in sizes]
         gate.set()
@@ -88,15 +96,10 @@ def test_long_work_comes_to_its_turn_beside_endless_short_work() -> None:
 
 def test_work_that_was_given_up_is_not_done() -> None:
     done: list[int] = []
-    gate, entered = threading.Event(), threading.Event()
-
-    def hold() -> None:
-        entered.set()
-        gate.wait(120)
+    gate = threading.Event()
 
     async def work(fair: FairThreads) -> None:
-        held: list[Any] = [fair.run(0.0, gate.wait, 120), fair.run(0.0, hold)]
-        await until(entered)
+        held = await hold_both(fair, gate)
         waiting = [fair.run(0.0, done.append, n) for n in range(4)]
         waiting[1].cancel()
         waiting[2].cancel()
