@@ -182,14 +182,17 @@ def sniff(source: Source) -> Format:
     """The format that the content fits best. Raises UnrecognisedAnnotation."""
     scored: list[tuple[int, bool, Format]] = []
     for f in READABLE.values():
-        certainty = f.sniff(source)
+        try:
+            certainty = f.sniff(source)
+        except UnrecognisedAnnotation:  # a format of text, which binary data cannot be
+            certainty = 0
         if certainty == 3:  # a magic word; nothing further, so that binary data is never taken for text
             return f
         scored.append((certainty, source.suffix in f.suffixes, f))
     certainty, _, best = max(scored, key=lambda s: (s[0], s[1]))
     if certainty:
         return best
-    start = shown(" ".join(source.head[:60].split()))
+    start = shown(" ".join(source.head[:60].split()))  # binary data that no format knows is refused here
     by_name = next((f for _, named, f in scored if named), None)
     if by_name is not None and (not by_name.flat or (source.suffix != ".txt" and _has_times(source))):
         return by_name  # its parser can say better what is wrong, and in which line

@@ -2,9 +2,10 @@
 
 import pytest
 
-from phonechain.features.annotation import FORMATS, choose_tier, read, write
+from phonechain.features.annotation import FORMATS, READABLE, Annotation, Format, Tier, choose_tier, read, write
 from phonechain.features.annotation.encoding import decode
 from phonechain.features.errors import AnnotationError, UnrecognisedAnnotation
+from phonechain.features.segments import Segment
 
 IPA = "0.0\t0.5\tt͡ʃə\n0.5\t0.9\tɲ\n"
 FRENCH = "0.0\t0.5\té\n0.5\t0.9\tñandú\n0.9\t1.2\tgarçon\n"
@@ -69,6 +70,21 @@ def test_broken_unicode_behind_a_mark_is_refused_with_its_place():
 def test_what_is_no_annotation_is_refused_by_what_it_is(data, what):
     with pytest.raises(UnrecognisedAnnotation, match=what):
         read(data, name="a.lab")
+
+
+@pytest.mark.parametrize("certainty", [1, 2, 3])
+def test_a_binary_format_is_asked_wherever_it_is_listed(monkeypatch, certainty):
+    def sniff(source):
+        return certainty if source.data.startswith(b"TRAP\0") else 0
+
+    def parse(source):
+        return Annotation([Tier("phones", "interval", [Segment(0.0, 1.0, "a")])], "trap")
+
+    form = Format("trap", "Trap", (".trap",), "application/octet-stream", sniff, parse)
+    monkeypatch.setitem(READABLE, "trap", form)  # after every format of text
+    assert labels(read(b"TRAP\0\1\2")) == ["a"]
+    with pytest.raises(UnrecognisedAnnotation, match="a zero byte at 4"):
+        read(b"TREK\0\1\2", name="a.trap")
 
 
 def test_text_that_may_be_anything_is_told_by_its_beginning():
