@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from phonechain.features.errors import SettingsError
 from phonechain.model.networks.base import Factor
 from phonechain.model.networks.spn import SumProductNetwork
 from phonechain.model.settings import Covariance, FactorSettings
@@ -185,7 +186,11 @@ class Perceptron(Factor):
 
 
 def build(settings: FactorSettings, inputs: int, outputs: int) -> Factor:
-    """The factor that `settings` describe, for windows of `inputs` features and `outputs` labels or n-grams."""
+    """The factor that `settings` describe, for windows of `inputs` features and `outputs` labels or n-grams.
+
+    Raises:
+        SettingsError: a kind that is not built here.
+    """
     if settings.kind == "linear":
         return Linear(inputs, outputs)
     if settings.kind == "spn":
@@ -199,4 +204,6 @@ def build(settings: FactorSettings, inputs: int, outputs: int) -> Factor:
         )
     if settings.kind == "hidden-units":
         return HiddenUnits(inputs, outputs, units=settings.units, scale=settings.scale)
-    return Perceptron(inputs, outputs, units=settings.units)
+    if settings.kind == "perceptron":
+        return Perceptron(inputs, outputs, units=settings.units)
+    raise SettingsError(f"unknown kind of factor {settings.kind!r}", pointer="kind", value=settings.kind)

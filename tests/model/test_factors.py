@@ -137,3 +137,9 @@ def test_dropout_scale_and_sizes_are_checked() -> None:
             FactorSettings(**{name: value})  # type: ignore[arg-type]
     with pytest.raises(SettingsError, match="over 3 labels"):
         FactorSettings(labels=3, segments=2)
+
+
+def test_an_unknown_kind_is_refused() -> None:
+    settings = FactorSettings(kind="lstm")  # type: ignore[arg-type]
+    with pytest.raises(SettingsError, match="unknown kind of factor 'lstm'"):
+        factors.build(settings, 4, 3)
