@@ -8,7 +8,7 @@ PhoneLabeler.load("mine.safetensors").label(audio, segments)
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +48,9 @@ class PhoneLabeler(SystemSelection):
     Args:
         preset: name of the system (`phonechain.model.settings.preset_names()`); "auto" to choose one by its errors on parts of
             the corpus (`metrics_` lists those that competed); or "" to give `model` and `training`.
-        model, training: settings instead of the preset's; of those of "auto" seed, held_out, gaps and the most epochs count.
-        features: how sound becomes features; what the encoder reads is added to it.
+        model, training: settings instead of the preset's, as an object or by name (`training={"epochs": 5}`; those left out
+            have their defaults, not the preset's values). With "auto" only seed, held_out, gaps and epochs (the most) count.
+        features: how sound becomes features, as an object or by name; what the encoder reads is added to it.
         drop: labels that are left out of training and evaluation, the chain running across them (TIMIT's `q`).
         name, description, licence, data, limits: the model card.
 
@@ -69,9 +70,9 @@ class PhoneLabeler(SystemSelection):
         self,
         preset: str = "spn-lc-crf",
         *,
-        model: ModelSettings | None = None,
-        training: TrainingSettings | None = None,
-        features: FeatureSettings | None = None,
+        model: ModelSettings | Mapping[str, Any] | None = None,
+        training: TrainingSettings | Mapping[str, Any] | None = None,
+        features: FeatureSettings | Mapping[str, Any] | None = None,
         drop: Collection[str] = (),
         name: str = "",
         description: str = "",
@@ -151,7 +152,8 @@ class PhoneLabeler(SystemSelection):
 
         Bad files are left out; `problems_` lists them.
         """
-        training = self.training or TrainingSettings() if self.preset == AUTO else self.system.training
+        auto = self.preset == AUTO
+        training = self._training_settings or TrainingSettings() if auto else self.system.training
         base = self._base_of(base)
         store = cache or run_dir
         notices: list[Notice] = []

@@ -340,8 +340,9 @@ def from_dict(cls: type[T], values: Mapping[str, Any], where: str = "") -> T:
     names = [f.name for f in dataclasses.fields(cls)]  # type: ignore[arg-type]
     if not isinstance(values, Mapping):
         raise SettingsError(
-            f"expected a table of settings at {where or 'the top'}, got {values!r}", pointer=where, value=values
-        )
+            f"expected a table of settings at {where.rstrip('/') or 'the top'}, got {values!r}",
+            pointer=where.rstrip("/"), value=values,
+        )  # fmt: skip
     if cls is ModelSettings and isinstance(
         values.get("speaker_normalised"), bool
     ):  # as files of 2026 and before say it

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from phonechain.features.annotation import choose_tier, read, tier_segments
 from phonechain.features.audio.reader import Audio, decode
 from phonechain.features.errors import SettingsError
 from phonechain.features.inputs import Inputs, extract_inputs
+from phonechain.features.mfcc import FeatureSettings
 from phonechain.features.segments import Segment, prepare
 from phonechain.model import pretrained_path
 from phonechain.model.labeler import PhoneLabeler
@@ -54,6 +56,38 @@ def test_the_constructor_only_stores() -> None:
         labeler.fit(*arrays(4, 0))
     with pytest.raises(SettingsError, match="expected one of preset"):
         labeler.set_params(nothing=1)
+
+
+def test_settings_may_be_given_by_name() -> None:
+    x, y = arrays(6, 0)
+    by_name = PhoneLabeler("", model={"factors": [{"kind": "linear"}]}, training={"epochs": 2}, features={"hop": 0.005})
+    objects = PhoneLabeler("", model=LINEAR, training=TrainingSettings(epochs=2), features=FeatureSettings(hop=0.005))
+    assert by_name.system == objects.system
+    first, second = by_name.fit(x, y), objects.fit(x, y)
+    assert first.features_ == second.features_
+    assert all(np.array_equal(a, b) for a, b in zip(first.predict_proba(x), second.predict_proba(x), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("argument", "values", "pointer", "known"),
+    [
+        ("training", {"epoch": 3}, "training/epoch", "learning_rate"),
+        ("model", {"factor": []}, "model/factor", "factors"),
+        ("model", {"factors": [{"sort": "spn"}]}, "model/factors/0/sort", "kind"),
+        ("features", {"rates": 8000}, "features/rates", "n_mels"),
+        ("training", {"epochs": 0}, "training/epochs", "between 1"),
+        ("training", 3, "training", "expected a table of settings at training, got 3"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("preset", ["spn-lc-crf", "auto"])
+def test_an_unknown_setting_by_name_is_refused(
+    preset: str, argument: str, values: Any, pointer: str, known: str
+) -> None:
+    if preset == "auto" and argument == "model":
+        pytest.skip("auto chooses the model")
+    with pytest.raises(SettingsError, match=known) as caught:
+        PhoneLabeler(preset, **{argument: values}).fit(*arrays(4, 0))
+    assert caught.value.pointer == pointer
 
 
 def test_before_fit_there_is_nothing_learnt() -> None:
