@@ -58,7 +58,7 @@ async def _serve(known: Settings, processes: int, gpus: int, memory: str, host: 
 
 
 async def _one(known: Settings, gpus: int, memory: str, host: str | None, stop: asyncio.Event) -> None:
-    from phonechain.app.jobs.dask_cluster import PRELOAD, cluster_security, configure, without_secrets
+    from phonechain.app.jobs.dask_cluster import PRELOAD, cluster_security, configure, hide_secrets
 
     configure()
     from distributed import Nanny
@@ -73,7 +73,7 @@ async def _one(known: Settings, gpus: int, memory: str, host: str | None, stop: 
                 resources={"GPU": gpus} if gpus else None,
                 local_directory=folder,
                 preload=[PRELOAD],
-                env=without_secrets() | _task_environment(known),
+                env=hide_secrets() | _task_environment(known),
                 security=cluster_security(known),
                 death_timeout=30,
                 silence_logs=logging.ERROR,

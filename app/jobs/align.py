@@ -32,7 +32,7 @@ def run(workspace: Workspace, job: Job, lines: Sequence[Line], files: Files, sti
     """The alignments of the recordings of these lines, or what is heard in them. Raises Cancelled, Fenced."""
     spec = job.spec
     options = spec["options"]
-    aligner = execution.aligner(workspace, spec["model"]["blob"])
+    aligner = execution.load_aligner(workspace, spec["model"]["blob"])
     pronouncer = _pronouncer(workspace, spec) if job.kind == "align" else None
     part = Part()
     for line in lines:
@@ -46,7 +46,7 @@ def run(workspace: Workspace, job: Job, lines: Sequence[Line], files: Files, sti
                 done = _align(aligner, sound, line, files, pronouncer, options)
             made = [(file_name(line, format), _render(done, format, sound, line)) for format in options["formats"]]
         except (PhonechainError, OSError) as error:
-            part.errors.append(execution.file_error(job.id, line.index, line.id, error))
+            part.errors.append(execution.make_file_error(job.id, line.index, line.id, error))
             continue
         part.files += made
         document = _row(line, spec, aligner, done)

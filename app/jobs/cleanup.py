@@ -24,13 +24,13 @@ def retire(workspace: Workspace, settings: Settings) -> None:
     """Forget jobs, events and Idempotency-Keys whose time is over, as the settings say."""
     now, db = time.time(), workspace.db
     if settings.keep_jobs:
-        for id in repository.ended_before(db, now - settings.keep_jobs * DAY):
+        for id in repository.list_ended(db, now - settings.keep_jobs * DAY):
             with contextlib.suppress(UnknownJob, NoResult):  # another service was faster
                 references.drop(workspace, *repository.delete_job(db, id))
     if settings.keep_events:
-        repository.forget_events(db, now - settings.keep_events * DAY)
+        repository.delete_events(db, now - settings.keep_events * DAY)
     if settings.keep_replays:
-        repository.forget_replays(db, now - settings.keep_replays * DAY)
+        repository.delete_replays(db, now - settings.keep_replays * DAY)
 
 
 def sweep(workspace: Workspace) -> None:
@@ -41,7 +41,7 @@ def sweep(workspace: Workspace) -> None:
             job = session.get(Job, folder.name)
         if job is None or job.state in TERMINAL:
             shutil.rmtree(folder, ignore_errors=True)
-    for leftover in leftovers(workspace):
+    for leftover in list_leftovers(workspace):
         try:
             if time.time() - leftover.stat().st_mtime > OLD:
                 shutil.rmtree(leftover, ignore_errors=True) if leftover.is_dir() else leftover.unlink(missing_ok=True)
@@ -50,7 +50,7 @@ def sweep(workspace: Workspace) -> None:
     references.collect(workspace)
 
 
-def leftovers(workspace: Workspace) -> list[Path]:
+def list_leftovers(workspace: Workspace) -> list[Path]:
     """What is being written now, or was when a process was killed."""
     cache = workspace.root / "cache"
     found = [

@@ -217,11 +217,11 @@ def start_local(settings: Settings, scratch: Path) -> LocalCluster:
         local_directory=str(scratch),
         silence_logs=logging.ERROR,
         preload=[PRELOAD],
-        env=without_secrets(),
+        env=hide_secrets(),
     )
 
 
-def without_secrets() -> dict[str, Any]:
+def hide_secrets() -> dict[str, Any]:
     """Changes to a worker's environment: what only the service needs is emptied there.
 
     The database's URL goes to a task with the task; the credentials of a store stay, since workers read and write it.

@@ -22,18 +22,18 @@ def run(workspace: Workspace, job: Job) -> None:
     Raises:
         Cancelled, Fenced, and whatever makes the job fail.
     """
-    execution.one_thread()
+    execution.limit_threads()
     from phonechain.model.scoring.evaluation import score
 
     spec = job.spec
     with workspace.db.read() as session:
         corpus = corpora.get(session, spec["corpus"])
-    model = execution.labeler(workspace, spec["model"]["blob"])
+    model = execution.load_labeler(workspace, spec["model"]["blob"])
     report = ProgressReporter(workspace, job)
     errors: list[FileError] = []
 
     def bad(line: Line, error: PhonechainError) -> None:
-        errors.append(execution.file_error(job.id, line.index, line.id, error))
+        errors.append(execution.make_file_error(job.id, line.index, line.id, error))
 
     read = contents.utterances(workspace, corpus, progress=report.counting("corpus"), problem=bad)
     name = splits.test_name({u.split for u in read if u.split}, spec.get("split"))
@@ -48,7 +48,7 @@ def run(workspace: Workspace, job: Job) -> None:
         progress=report.event,
     )
     found = scored.summarise()
-    retry_database(repository.note_errors, workspace.db, job.id, job.attempt, errors)
+    retry_database(repository.add_file_errors, workspace.db, job.id, job.attempt, errors)
     body = {
         "model": {"name": spec["model"]["name"], "version": spec["model"]["version"]},
         "corpus": {"id": corpus.id, "name": corpus.name, "split": name},
@@ -58,10 +58,10 @@ def run(workspace: Workspace, job: Job) -> None:
         digest = retry_database(keeping.workspace.store.put, json.dumps(body, ensure_ascii=False).encode())
         kept = retry_database(scores.keep, keeping.workspace, scored, {"corpus": body["corpus"]})
         result = {"blob": digest, "per": found.per, "segments": found.segments, "errors": found.errors, **kept}
-        retry_database(_end, workspace, job, result)
+        retry_database(_succeed, workspace, job, result)
 
 
-def _end(workspace: Workspace, job: Job, result: dict[str, object]) -> None:
+def _succeed(workspace: Workspace, job: Job, result: dict[str, object]) -> None:
     with workspace.db.write() as session:
         size = workspace.store.size(str(result["blob"]))
         repository.succeed(session, job.id, job.attempt, result, size)

@@ -41,13 +41,13 @@ class EventStreams:
         """The events of a job from the one after `after` on; it ends when the job has ended, or the service stops."""
         self._readers[id] += 1
         if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._look(), name="feed")
+            self._task = asyncio.create_task(self._poll(), name="feed")
         try:
             yield b"retry: 1000\n\n"
             quiet = time.monotonic()
             while not self.closing:
                 try:
-                    events = await asyncio.to_thread(repository.events, self.db, id, after)
+                    events = await asyncio.to_thread(repository.list_events, self.db, id, after)
                 except DatabaseAway:
                     events = []
                     await asyncio.sleep(1.0)
@@ -59,7 +59,7 @@ class EventStreams:
                 if time.monotonic() - quiet > ALIVE:
                     quiet = time.monotonic()
                     yield b": still here\n\n"
-                if not events and not await self._more(id, after):
+                if not events and not await self._wait_for_event(id, after):
                     return
         finally:
             self._readers[id] -= 1
@@ -67,7 +67,7 @@ class EventStreams:
                 del self._readers[id]
                 self._newest.pop(id, None)
 
-    async def _more(self, id: str, after: int) -> bool:
+    async def _wait_for_event(self, id: str, after: int) -> bool:
         """Wait for an event after `after`, for a while; False where none will come: the job has ended, or is gone."""
         limit = time.monotonic() + ALIVE
         number, over = self._newest.get(id, (after, False))
@@ -78,10 +78,10 @@ class EventStreams:
                 number, over = self._newest.get(id, (after, False))
         return number > after or not over
 
-    async def _look(self) -> None:
+    async def _poll(self) -> None:
         while self._readers:
             try:
-                found = await asyncio.to_thread(self._numbers, list(self._readers))
+                found = await asyncio.to_thread(self._newest_events, list(self._readers))
             except DatabaseAway:
                 found = {}
             if found:
@@ -91,7 +91,7 @@ class EventStreams:
                         self._changed.notify_all()
             await asyncio.sleep(EVERY)
 
-    def _numbers(self, ids: Iterable[str]) -> dict[str, tuple[int, bool]]:
+    def _newest_events(self, ids: Iterable[str]) -> dict[str, tuple[int, bool]]:
         """For each job the number of its newest event, and whether that is its last; -1 where the job is gone."""
         ids = list(ids)
         with self.db.read() as session:

@@ -19,7 +19,7 @@ MOST_MODELS = 2
 """Loaded models that a worker keeps from task to task."""
 
 
-def one_thread() -> None:
+def limit_threads() -> None:
     """A worker is one of several: more threads in each would only wait for one another."""
     from phonechain.app.labelling.batcher import set_threads
 
@@ -27,27 +27,27 @@ def one_thread() -> None:
 
 
 @lru_cache(maxsize=MOST_MODELS)
-def _loaded(blobs: str, folder: str, digest: str) -> PhoneLabeler:
+def _load_labeler(blobs: str, folder: str, digest: str) -> PhoneLabeler:
     from phonechain.model.labeler import PhoneLabeler
 
     return PhoneLabeler.load(Workspace("", blobs, folder).store.local(digest))
 
 
-def labeler(workspace: Workspace, digest: str) -> PhoneLabeler:
+def load_labeler(workspace: Workspace, digest: str) -> PhoneLabeler:
     """The model of a blob, loaded once a worker. Raises ModelFileError, FileNotFoundError."""
-    return _loaded(workspace.blobs, workspace.folder, digest)
+    return _load_labeler(workspace.blobs, workspace.folder, digest)
 
 
 @lru_cache(maxsize=MOST_MODELS)
-def _loaded_aligner(blobs: str, folder: str, digest: str) -> PhoneAligner:
+def _load_aligner(blobs: str, folder: str, digest: str) -> PhoneAligner:
     from phonechain.model.segmental.aligner import PhoneAligner
 
     return PhoneAligner.load(Workspace("", blobs, folder).store.local(digest))
 
 
-def aligner(workspace: Workspace, digest: str) -> PhoneAligner:
+def load_aligner(workspace: Workspace, digest: str) -> PhoneAligner:
     """The alignment model of a blob, loaded once a worker. Raises ModelFileError, FileNotFoundError."""
-    return _loaded_aligner(workspace.blobs, workspace.folder, digest)
+    return _load_aligner(workspace.blobs, workspace.folder, digest)
 
 
 def error_to_json(error: Exception) -> dict[str, Any]:
@@ -65,7 +65,7 @@ def error_to_json(error: Exception) -> dict[str, Any]:
     return body
 
 
-def file_error(job: str, index: int, utterance: str, error: Exception) -> FileError:
+def make_file_error(job: str, index: int, utterance: str, error: Exception) -> FileError:
     """One file's error as a row: the problem's type and sentence."""
     body = error_to_json(error)
     return FileError(job=job, index=index, utterance=utterance, type=body["type"], detail=body["detail"])

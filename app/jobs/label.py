@@ -35,7 +35,7 @@ BATCH = 16
 
 def run(workspace: Workspace, job: Job, lines: Sequence[Line], files: Files, still_wanted: Throttle) -> Part:
     """The labels of the utterances of these lines. Raises Cancelled, Fenced."""
-    labeler, options = execution.labeler(workspace, job.spec["model"]["blob"]), job.spec["options"]
+    labeler, options = execution.load_labeler(workspace, job.spec["model"]["blob"]), job.spec["options"]
     # A job that was taken by an earlier version has few of these.
     wanted = Wanted(options.get("sequences", 0), options.get("words", False), options.get("hidden", False))
     # Tiers of several speakers are each a speaker's; nothing says whose recordings belong together.
@@ -49,7 +49,7 @@ def run(workspace: Workspace, job: Job, lines: Sequence[Line], files: Files, sti
             try:
                 ready.append((line, _prepare(line, files, labeler, options)))
             except (PhonechainError, OSError) as error:
-                part.errors.append(execution.file_error(job.id, line.index, line.id, error))
+                part.errors.append(execution.make_file_error(job.id, line.index, line.id, error))
         tiers = [one for _, own in ready for one in own]
         groups = number_speakers(line.speaker if known_speakers else None for line, own in ready for _ in own)
         answers = pipeline.label_sequences(
@@ -74,7 +74,7 @@ def run(workspace: Workspace, job: Job, lines: Sequence[Line], files: Files, sti
                     described.append(describe(labeler, one, labels, wanted, normalise=mode, beside=beside))
                 made = [(file_name(line, format), _render(labelled, format)) for format in options["formats"]]
             except PhonechainError as error:  # such as a format that cannot hold these labels
-                part.errors.append(execution.file_error(job.id, line.index, line.id, error))
+                part.errors.append(execution.make_file_error(job.id, line.index, line.id, error))
                 continue
             part.files += made
             for (one, labels), more in zip(labelled, described or [{}] * len(own), strict=True):

@@ -65,7 +65,7 @@ class JobLease:
         if row is None:
             session.add(Lease(name=NAME, holder=self.holder, expires=now + SECONDS))
             return True
-        if row.holder != self.holder and row.expires > now and not _ended(row.holder):
+        if row.holder != self.holder and row.expires > now and not _has_ended(row.holder):
             return False
         row.holder, row.expires = self.holder, now + SECONDS
         return True
@@ -98,7 +98,7 @@ def _machine() -> str:
         return platform.node().replace(" ", "-")
 
 
-def _ended(holder: str) -> bool:
+def _has_ended(holder: str) -> bool:
     """Whether the holder is a process of this machine that is no more: nobody has to wait for it."""
     machine, _, rest = holder.partition(" ")
     pid, _, token = rest.partition(" ")

@@ -25,7 +25,7 @@ class ProgressReporter:
 
     def __init__(self, workspace: Workspace, job: Job) -> None:
         self.workspace, self.job = workspace, job
-        self.still_wanted = Throttle(lambda: repository.wanted(workspace.db, job.id, job.attempt))
+        self.still_wanted = Throttle(lambda: repository.check_wanted(workspace.db, job.id, job.attempt))
         self._next = 0.0
         self._remarks: list[str] = []
 
@@ -41,7 +41,7 @@ class ProgressReporter:
         """What `fit` calls."""
         if event.stage == "epoch":
             retry_database(
-                repository.progress, self.workspace.db, self.job.id, self.job.attempt, finished=True, stage="train",
+                repository.update_progress, self.workspace.db, self.job.id, self.job.attempt, finished=True, stage="train",
                 done=event.done, total=event.total, unit="epochs", message=event.message or self._remark,
                 metrics=dict(event.metrics),
             )  # fmt: skip
@@ -62,7 +62,7 @@ class ProgressReporter:
     def stage(self, stage: str, done: int, total: int, unit: str, message: str = "") -> None:
         """A new stage."""
         retry_database(
-            repository.progress, self.workspace.db, self.job.id, self.job.attempt, stage=stage, done=done, total=total,
+            repository.update_progress, self.workspace.db, self.job.id, self.job.attempt, stage=stage, done=done, total=total,
             unit=unit, message=message,
         )  # fmt: skip
 
@@ -75,4 +75,4 @@ class ProgressReporter:
         values: dict[str, Any] = {"stage": stage, "done": done, "total": total, "unit": unit, "message": message}
         if metrics:
             values["metrics"] = metrics
-        retry_database(repository.progress, self.workspace.db, self.job.id, self.job.attempt, **values)
+        retry_database(repository.update_progress, self.workspace.db, self.job.id, self.job.attempt, **values)

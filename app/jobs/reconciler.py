@@ -87,12 +87,12 @@ class Reconciler:
         """Compare once; the seconds until the next time."""
         db = self.workspace.db
         db.migrate()
-        jobs = repository.unfinished(db)
+        jobs = repository.list_unfinished(db)
         if time.monotonic() >= self._next_sweep:
             self._next_sweep = time.monotonic() + SWEEP
             cleanup.retire(self.workspace, self.settings)
             cleanup.sweep(self.workspace)
-        self._forget(self._submitted - {job.id for job in jobs})
+        self._cancel_leftovers(self._submitted - {job.id for job in jobs})
         cancelling = any(job.state not in (QUEUED, RUNNING) for job in jobs)
         if cancelling:
             closed = repository.close_cancelled(db, GRACE)
@@ -140,7 +140,7 @@ class Reconciler:
                     self._submitted.add(job.id)
                     log.info("job %s (%s) submitted (attempt %d)", job.id, job.kind, job.submissions + 1)
 
-    def _forget(self, ended: set[str]) -> None:
+    def _cancel_leftovers(self, ended: set[str]) -> None:
         """Take what is left of ended jobs off the scheduler: parts of a cancelled one may still wait."""
         if not ended or not self.cluster.connected:
             return

@@ -53,10 +53,10 @@ class Cancelled(Exception):
 
 def event_data(job: Job) -> dict[str, Any]:
     """What an event about a job carries."""
-    return {"state": job.state, "progress": progress_json(job), "failed_files": job.failed_files}
+    return {"state": job.state, "progress": progress_to_json(job), "failed_files": job.failed_files}
 
 
-def progress_json(job: Job) -> dict[str, Any]:
+def progress_to_json(job: Job) -> dict[str, Any]:
     """The job's progress as plain values."""
     return {
         "stage": job.stage, "done": job.done, "total": job.total, "unit": job.unit, "message": job.message,
@@ -76,7 +76,7 @@ def job_to_json(job: Job) -> dict[str, Any]:
         "id": job.id,
         "kind": job.kind,
         "state": job.state,
-        "progress": progress_json(job),
+        "progress": progress_to_json(job),
         "failed_files": job.failed_files,
         "attempt": job.attempt,
         "request": _request_to_json(job),
@@ -139,7 +139,7 @@ def get(db: Database, id: str, owner: str | None = None) -> Job:
     return job
 
 
-def page(
+def list_page(
     db: Database, *, before: str | None, limit: int, state: Sequence[str] = (), kind: Sequence[str] = (),
     owner: str | None = None,
 ) -> tuple[list[Job], bool]:  # fmt: skip
@@ -175,7 +175,10 @@ def cancel(db: Database, id: str, owner: str | None = None) -> Job:
     now = time.time()
     with db.write() as session:
         job = _change(
-            session, [Job.id == id, Job.state == QUEUED], {"state": CANCELLED, "cancelled": now, **_ended(now)}, "state"
+            session,
+            [Job.id == id, Job.state == QUEUED],
+            {"state": CANCELLED, "cancelled": now, **_end_columns(now)},
+            "state",
         ) or _change(session, [Job.id == id, Job.state == RUNNING], {"state": CANCELLING, "cancelled": now}, "state")
     return job or get(db, id)
 
@@ -195,20 +198,20 @@ def delete_job(db: Database, id: str) -> list[str]:
         if not found.rowcount:  # type: ignore[attr-defined]
             raise NoResult("the job has not ended", details={"state": "unfinished"})
         corpus = session.get(Corpus, spec["corpus"])
-        if corpus is not None and corpus.hidden and not _used(session, corpus.id):
+        if corpus is not None and corpus.hidden and not _is_used(session, corpus.id):
             session.delete(corpus)
             blobs += corpora.blobs_of(corpus)
     return blobs
 
 
-def ended_before(db: Database, moment: float, limit: int = 1000) -> list[str]:
+def list_ended(db: Database, moment: float, limit: int = 1000) -> list[str]:
     """Jobs that ended before a moment, the oldest first."""
     query = select(Job.id).where(Job.state.in_(TERMINAL), Job.ended < moment).order_by(Job.id).limit(limit)
     with db.read() as session:
         return list(session.scalars(query))
 
 
-def forget_events(db: Database, moment: float) -> int:
+def delete_events(db: Database, moment: float) -> int:
     """Delete the events before a moment of jobs that have ended, but for the last of each; how many."""
     last = select(Job.id).where(Job.id == Event.job, Job.state.in_(TERMINAL), Job.event > Event.number).exists()
     with db.write() as session:
@@ -218,26 +221,26 @@ def forget_events(db: Database, moment: float) -> int:
     return int(gone.rowcount)  # type: ignore[attr-defined]
 
 
-def forget_replays(db: Database, moment: float) -> int:
+def delete_replays(db: Database, moment: float) -> int:
     """Delete Idempotency-Keys that came before a moment; how many."""
     with db.write() as session:
         gone = session.execute(delete(Replay).where(Replay.at < moment))
     return int(gone.rowcount)  # type: ignore[attr-defined]
 
 
-def _used(session: Session, corpus: str) -> bool:
+def _is_used(session: Session, corpus: str) -> bool:
     """Whether a job names the corpus."""
     return session.scalars(select(Job.id).where(Job.spec["corpus"].as_string() == corpus).limit(1)).first() is not None
 
 
-def events(db: Database, id: str, after: int, limit: int = 500) -> list[Event]:
+def list_events(db: Database, id: str, after: int, limit: int = 500) -> list[Event]:
     """Events of a job with numbers above `after`, in order."""
     with db.read() as session:
         query = select(Event).where(Event.job == id, Event.number > after).order_by(Event.number).limit(limit)
         return list(session.scalars(query))
 
 
-def file_errors(db: Database, id: str, *, after: int, limit: int) -> tuple[list[FileError], bool]:
+def list_file_errors(db: Database, id: str, *, after: int, limit: int) -> tuple[list[FileError], bool]:
     """(files that could not be used, are there more), in the order of the corpus, after index `after`."""
     query = select(FileError).where(FileError.job == id, FileError.index > after).order_by(FileError.index)
     with db.read() as session:
@@ -245,7 +248,7 @@ def file_errors(db: Database, id: str, *, after: int, limit: int) -> tuple[list[
     return found[:limit], len(found) > limit
 
 
-def shards(db: Database, id: str) -> list[Shard]:
+def list_shards(db: Database, id: str) -> list[Shard]:
     """The finished shards in order."""
     with db.read() as session:
         return list(session.scalars(select(Shard).where(Shard.job == id).order_by(Shard.number)))
@@ -254,7 +257,7 @@ def shards(db: Database, id: str) -> list[Shard]:
 # ------------------------------------------------------------------------------------------------- for the reconciler
 
 
-def unfinished(db: Database) -> list[Job]:
+def list_unfinished(db: Database) -> list[Job]:
     """Jobs that have not ended, the oldest first."""
     with db.read() as session:
         return list(session.scalars(select(Job).where(Job.state.in_(UNFINISHED)).order_by(Job.id)))
@@ -267,9 +270,9 @@ def count_submission(db: Database, job: Job, limit: int) -> bool:
     """
     with db.write() as session:
         if job.stalls >= limit:
-            error = stalled_problem(job.stalls)
+            error = describe_stall(job.stalls)
             where = [Job.id == job.id, Job.state.in_((QUEUED, RUNNING)), Job.stalls >= limit]
-            _change(session, where, {"state": FAILED, "error": error, **_ended()}, "state")
+            _change(session, where, {"state": FAILED, "error": error, **_end_columns()}, "state")
             return False
         changed = session.execute(
             update(Job)
@@ -279,7 +282,7 @@ def count_submission(db: Database, job: Job, limit: int) -> bool:
         return bool(changed.rowcount)  # type: ignore[attr-defined]
 
 
-def stalled_problem(times: int) -> dict[str, Any]:
+def describe_stall(times: int) -> dict[str, Any]:
     """The error of a job that cannot get on, as a problem document."""
     from phonechain.app.problems import documents as problems
     from phonechain.app.problems.errors import JobStalled
@@ -298,7 +301,7 @@ def close_cancelled(db: Database, grace: float) -> list[str]:
     with db.read() as session:
         late = list(session.scalars(select(Job.id).where(Job.state == CANCELLING, Job.cancelled <= limit)))
     for id in late:
-        cancelled(db, id)
+        finish_cancelled(db, id)
     return late
 
 
@@ -327,7 +330,7 @@ def begin(db: Database, id: str, total: int, unit: str) -> None:
         _change(session, [Job.id == id, Job.state == QUEUED], values, "state")
 
 
-def wanted(db: Database, id: str, attempt: int | None = None) -> None:
+def check_wanted(db: Database, id: str, attempt: int | None = None) -> None:
     """Raises Cancelled, Fenced: the execution is to stop."""
     with db.read() as session:
         row = session.execute(select(Job.state, Job.attempt).where(Job.id == id)).one_or_none()
@@ -337,7 +340,7 @@ def wanted(db: Database, id: str, attempt: int | None = None) -> None:
         raise Fenced
 
 
-def progress(db: Database, id: str, attempt: int, *, finished: bool = False, **values: Any) -> None:
+def update_progress(db: Database, id: str, attempt: int, *, finished: bool = False, **values: Any) -> None:
     """Say how far a job is; `finished`: something was done that will not have to be done again.
 
     Raises:
@@ -348,10 +351,10 @@ def progress(db: Database, id: str, attempt: int, *, finished: bool = False, **v
         where = [Job.id == id, Job.state == RUNNING, Job.attempt == attempt]
         job = _change(session, where, {**values, **more}, "progress")
     if job is None:
-        wanted(db, id, attempt)
+        check_wanted(db, id, attempt)
 
 
-def note_errors(db: Database, id: str, attempt: int, rows: Sequence[FileError]) -> None:
+def add_file_errors(db: Database, id: str, attempt: int, rows: Sequence[FileError]) -> None:
     """Keep what is wrong with single files, once a file. Raises Fenced, Cancelled."""
     with db.write() as session:
         there = set(session.scalars(select(FileError.index).where(FileError.job == id)))
@@ -361,7 +364,7 @@ def note_errors(db: Database, id: str, attempt: int, rows: Sequence[FileError]) 
         if job is not None:
             session.add_all(new)
     if new and job is None:
-        wanted(db, id, attempt)
+        check_wanted(db, id, attempt)
 
 
 def finish_shard(db: Database, shard: Shard, errors: Sequence[FileError], total: int, size: int) -> bool:
@@ -386,11 +389,11 @@ def finish_shard(db: Database, shard: Shard, errors: Sequence[FileError], total:
             session.add(shard)
             session.add_all(errors)
     if job is None:
-        wanted(db, shard.job)
+        check_wanted(db, shard.job)
     return True
 
 
-def shard_done(db: Database, id: str, number: int) -> bool:
+def is_shard_done(db: Database, id: str, number: int) -> bool:
     """Whether a part was finished before."""
     with db.read() as session:
         return session.get(Shard, (id, number)) is not None
@@ -405,7 +408,7 @@ def succeed(session: Session, id: str, attempt: int | None, result: dict[str, An
         _change(
             session,
             where,
-            {"state": SUCCEEDED, "result": result, "message": "", "bytes": Job.bytes + size, **_ended()},
+            {"state": SUCCEEDED, "result": result, "message": "", "bytes": Job.bytes + size, **_end_columns()},
             "state",
         )
         is None
@@ -419,17 +422,17 @@ def fail(db: Database, id: str, attempt: int | None, error: dict[str, Any]) -> N
     if attempt is not None:
         where.append(Job.attempt == attempt)
     with db.write() as session:
-        _change(session, where, {"state": FAILED, "error": error, **_ended()}, "state")
+        _change(session, where, {"state": FAILED, "error": error, **_end_columns()}, "state")
 
 
-def cancelled(db: Database, id: str, result: dict[str, Any] | None = None) -> bool:
+def finish_cancelled(db: Database, id: str, result: dict[str, Any] | None = None) -> bool:
     """A job that was asked to end has done so. What was finished stays; False if the job had ended before."""
     more = {} if result is None else {"result": result}
     with db.write() as session:
         where = [Job.id == id, Job.state == CANCELLING]
-        return _change(session, where, {"state": CANCELLED, **more, **_ended()}, "state") is not None
+        return _change(session, where, {"state": CANCELLED, **more, **_end_columns()}, "state") is not None
 
 
-def _ended(now: float | None = None) -> dict[str, Any]:
+def _end_columns(now: float | None = None) -> dict[str, Any]:
     moment = time.time() if now is None else now
     return {"ended": moment, "webhook_next": moment}

@@ -68,17 +68,17 @@ CHUNK = 1 << 16
 
 def stream(workspace: Workspace, job: Job, format: Format, sort: Sort) -> Iterator[bytes]:
     """The result in pieces."""
-    parts, table = repository.shards(workspace.db, job.id), LABELS if job.kind == "label" else ALIGNMENTS
+    parts, table = repository.list_shards(workspace.db, job.id), LABELS if job.kind == "label" else ALIGNMENTS
     lines: Iterator[str]
     if format == "zip":
         yield from _zip(workspace, job, parts, table, sort)
         return
     make = _json_lines if format == "jsonl" else _csv_lines
     lines = make(workspace, parts, table, sort)
-    yield from _gathered(line.encode() for line in lines)
+    yield from _join_chunks(line.encode() for line in lines)
 
 
-def _gathered(pieces: Iterator[bytes]) -> Iterator[bytes]:
+def _join_chunks(pieces: Iterator[bytes]) -> Iterator[bytes]:
     waiting = bytearray()
     for piece in pieces:
         waiting += piece
@@ -100,7 +100,7 @@ def _json_lines(workspace: Workspace, parts: Sequence[Shard], table: Table, sort
     """An utterance a line; sorted by its most doubtful segment."""
     if sort == "corpus":
         return (json.dumps(row, ensure_ascii=False) + "\n" for row in _rows(workspace, parts))
-    return _sorted(
+    return _sort_lines(
         workspace,
         (
             (
@@ -118,7 +118,7 @@ def _csv_lines(workspace: Workspace, parts: Sequence[Shard], table: Table, sort:
     lines = (
         (
             _certainty(segment, table, sort),
-            _csv([{**row, **segment, **_aligned(row, segment)}.get(c, "") for c in table.columns]),
+            _csv([{**row, **segment, **_alignment_columns(row, segment)}.get(c, "") for c in table.columns]),
         )
         for row in _rows(workspace, parts)
         for segment in row["segments"]
@@ -126,7 +126,7 @@ def _csv_lines(workspace: Workspace, parts: Sequence[Shard], table: Table, sort:
     if sort == "corpus":
         yield from (line for _, line in lines)
     else:
-        yield from _sorted(workspace, lines)
+        yield from _sort_lines(workspace, lines)
 
 
 def _word_lines(workspace: Workspace, parts: Sequence[Shard]) -> Iterator[str]:
@@ -150,7 +150,7 @@ def _sequence_lines(workspace: Workspace, parts: Sequence[Shard]) -> Iterator[st
                 yield _csv([values[c] for c in SEQUENCES])
 
 
-def _aligned(row: dict[str, Any], segment: dict[str, Any]) -> dict[str, Any]:
+def _alignment_columns(row: dict[str, Any], segment: dict[str, Any]) -> dict[str, Any]:
     """What a segment of an alignment says in the columns that its row or its word has."""
     if "start_interval" not in segment:
         return {}
@@ -170,11 +170,11 @@ def _certainty(segment: dict[str, Any], table: Table, sort: Sort) -> float:
 
 def _csv(values: Sequence[Any]) -> str:
     out = io.StringIO()
-    csv.writer(out, lineterminator="\r\n").writerow(["" if v is None else _plain(v) for v in values])
+    csv.writer(out, lineterminator="\r\n").writerow(["" if v is None else _escape_formula(v) for v in values])
     return out.getvalue()
 
 
-def _plain(value: Any) -> Any:
+def _escape_formula(value: Any) -> Any:
     """Text that a spreadsheet would take for a formula gets an apostrophe before it."""
     return (
         f"'{value}"
@@ -183,7 +183,7 @@ def _plain(value: Any) -> Any:
     )
 
 
-def _sorted(workspace: Workspace, lines: Iterator[tuple[float, str]]) -> Iterator[str]:
+def _sort_lines(workspace: Workspace, lines: Iterator[tuple[float, str]]) -> Iterator[str]:
     """The lines by their number, equal ones in their order, through a file: there may be millions."""
     with tempfile.TemporaryDirectory(dir=workspace.store.scratch(), prefix="sort-") as folder:
         connection = sqlite3.connect(Path(folder) / "lines.db", check_same_thread=False)
@@ -198,7 +198,7 @@ def _sorted(workspace: Workspace, lines: Iterator[tuple[float, str]]) -> Iterato
             connection.close()
 
 
-class _Out(io.RawIOBase):
+class _ZipBuffer(io.RawIOBase):
     """Where a zip is written that is sent at once."""
 
     def __init__(self) -> None:
@@ -211,7 +211,7 @@ class _Out(io.RawIOBase):
         self.pieces += data
         return len(data)
 
-    def taken(self) -> bytes:
+    def take(self) -> bytes:
         """What has gathered since the last time."""
         out = bytes(self.pieces)
         self.pieces.clear()
@@ -224,7 +224,7 @@ def _zip(workspace: Workspace, job: Job, parts: Sequence[Shard], table: Table, s
     The last two are there if they were asked for.
     """
     asked = job.spec.get("options", {}) if job.kind == "label" else {}
-    out = _Out()
+    out = _ZipBuffer()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as target:
         for part in parts:
             with zipfile.ZipFile(workspace.store.local(part.blob)) as source:
@@ -234,7 +234,7 @@ def _zip(workspace: Workspace, job: Job, parts: Sequence[Shard], table: Table, s
                         plain = name.split("/", 2)[2] if len(formats) == 1 else name.split("/", 1)[1]
                         target.writestr(zipfile.ZipInfo(plain), source.read(name), zipfile.ZIP_DEFLATED)
                         if len(out.pieces) >= CHUNK:
-                            yield out.taken()
+                            yield out.take()
         for name, lines in (
             ("segments.csv", _csv_lines(workspace, parts, table, sort)),
             ("errors.csv", _error_lines(workspace, job.id)),
@@ -242,11 +242,11 @@ def _zip(workspace: Workspace, job: Job, parts: Sequence[Shard], table: Table, s
             *([("sequences.csv", _sequence_lines(workspace, parts))] if asked.get("sequences") else []),
         ):
             with target.open(zipfile.ZipInfo(name), "w", force_zip64=True) as member:
-                for piece in _gathered(line.encode() for line in lines):
+                for piece in _join_chunks(line.encode() for line in lines):
                     member.write(piece)
                     if len(out.pieces) >= CHUNK:
-                        yield out.taken()
-    yield out.taken()
+                        yield out.take()
+    yield out.take()
 
 
 def _error_lines(workspace: Workspace, id: str) -> Iterator[str]:
@@ -254,7 +254,7 @@ def _error_lines(workspace: Workspace, id: str) -> Iterator[str]:
     after, more = -2, True
     while more:
         rows: list[FileError]
-        rows, more = repository.file_errors(workspace.db, id, after=after, limit=1000)
+        rows, more = repository.list_file_errors(workspace.db, id, after=after, limit=1000)
         for row in rows:
             yield _csv((row.utterance, row.type, row.detail))
             after = row.index

@@ -25,11 +25,11 @@ FIGURES, SEGMENTS = "evaluation", "segments_blob"
 def keep(workspace: Workspace, scored: Scored, about: dict[str, Any]) -> dict[str, str]:
     """Members of the result that name figures and segments. `about` goes before the figures. Raises StorageFull."""
     figures = json.dumps({**about, **scored.summarise().as_dict()}, ensure_ascii=False)
-    rows = json.dumps(columns(scored), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    rows = json.dumps(to_columns(scored), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return {FIGURES: workspace.store.put(figures.encode()), SEGMENTS: workspace.store.put(rows.encode())}
 
 
-def columns(scored: Scored) -> dict[str, Any]:
+def to_columns(scored: Scored) -> dict[str, Any]:
     """The scored segments in columns: `utterance` and `given` are indices in lists, `true` and `answer` indices in `labels`.
 
     `true` is -1 where the model does not have the given label; `posterior` is the answer's, `of_true` the true label's.
@@ -57,12 +57,12 @@ def columns(scored: Scored) -> dict[str, Any]:
     }
 
 
-def figures(workspace: Workspace, job: Job) -> dict[str, Any]:
+def read_figures(workspace: Workspace, job: Job) -> dict[str, Any]:
     """The figures that a job has kept. Raises NoResult."""
     return _read(workspace, job, FIGURES)
 
 
-def segments(workspace: Workspace, job: Job, true: str | None, answer: str | None, limit: int) -> dict[str, Any]:
+def read_segments(workspace: Workspace, job: Job, true: str | None, answer: str | None, limit: int) -> dict[str, Any]:
     """Segments of one cell of the confusion matrix, of a row or a column: the surest answers first.
 
     Raises:

@@ -25,15 +25,15 @@ def run_part(workspace: Workspace, id: str, number: int) -> None:
     job = retry_database(repository.get, workspace.db, id)
     spec = job.spec
     retry_database(repository.begin, workspace.db, id, spec["total"], "utterances")
-    retry_database(repository.wanted, workspace.db, id)
-    if retry_database(repository.shard_done, workspace.db, id, number):
+    retry_database(repository.check_wanted, workspace.db, id)
+    if retry_database(repository.is_shard_done, workspace.db, id, number):
         return
-    execution.one_thread()
+    execution.limit_threads()
     with workspace.db.read() as session:
         corpus = corpora.get(session, spec["corpus"])
     size = spec["part"]
     lines = list(contents.lines(workspace, corpus, number * size, size))
-    still_wanted = Throttle(lambda: repository.wanted(workspace.db, id))
+    still_wanted = Throttle(lambda: repository.check_wanted(workspace.db, id))
     part = _work(workspace, job, lines, contents.files(workspace, corpus), still_wanted)
     with references.keeping(workspace) as keeping:
         digest = retry_database(store, keeping.workspace, part)

@@ -72,9 +72,9 @@ def spec_of(
     if isinstance(asked, TrainJob):
         _check_segments(corpus, asked.kind)
         splits.check(corpus.splits, split=asked.split, dev=asked.dev)
-        return {**common, **_train(asked, models, hold)}
+        return {**common, **_train_spec(asked, models, hold)}
     if isinstance(asked, RecognizeJob):
-        return {**common, **_align(asked, corpus, models, settings, hold)}
+        return {**common, **_align_spec(asked, corpus, models, settings, hold)}
     _check_segments(corpus, asked.kind)
     model = models.resolve(asked.model, hold).reference()
     if isinstance(asked, EvaluateJob):
@@ -101,7 +101,7 @@ def spec_of(
         "max_seconds": settings.max_audio_seconds,
         "max_segments": settings.max_segments,
     }
-    return {**common, "model": model, "options": options, **_shares(corpus, settings)}
+    return {**common, "model": model, "options": options, **_count_parts(corpus, settings)}
 
 
 def _check_numbers(asked: LabelJob, limit: int) -> None:
@@ -115,7 +115,7 @@ def _check_numbers(asked: LabelJob, limit: int) -> None:
         raise InvalidRequest("expected all_speakers or a tier, got both", pointer="tier")
 
 
-def _shares(corpus: Corpus, settings: Settings) -> dict[str, int]:
+def _count_parts(corpus: Corpus, settings: Settings) -> dict[str, int]:
     part = settings.shard_files
     return {"total": corpus.utterances, "part": part, "parts": -(-corpus.utterances // part)}
 
@@ -130,12 +130,12 @@ def _check_segments(corpus: Corpus, kind: str) -> None:
         )  # fmt: skip
 
 
-def _align(
+def _align_spec(
     asked: RecognizeJob, corpus: Corpus, models: ModelCatalog, settings: Settings, hold: Callable[[str], None]
 ) -> dict[str, Any]:
     """Raises InvalidRequest, SettingsError, AnnotationSyntaxError."""
     options: dict[str, Any] = {"formats": asked.formats, "channel": asked.channel}
-    spec: dict[str, Any] = {"options": options, **_shares(corpus, settings)}
+    spec: dict[str, Any] = {"options": options, **_count_parts(corpus, settings)}
     holds = corpus.options.get("holds") or "segments"
     if isinstance(asked, AlignJob):
         if holds == "sound" or (asked.refine and holds != "segments"):
@@ -157,7 +157,7 @@ def _align(
     return {**spec, "model": models.aligner_file(hold).reference()}
 
 
-def _train(asked: TrainJob, models: ModelCatalog, hold: Callable[[str], None]) -> dict[str, Any]:
+def _train_spec(asked: TrainJob, models: ModelCatalog, hold: Callable[[str], None]) -> dict[str, Any]:
     spec = asked.model_dump(exclude={"corpus", "kind", "resources", "webhook", "base"})
     if asked.base is not None:
         from phonechain.model import settings

@@ -24,7 +24,7 @@ def run_job(given: Mapping[str, Any], id: str) -> str:
     workspace = Workspace.here(given)
     job = retry_database(repository.claim, workspace.db, id)
     if job is None:
-        retry_database(repository.cancelled, workspace.db, id)
+        retry_database(repository.finish_cancelled, workspace.db, id)
         return "not wanted"
     try:
         if job.kind == "train":
@@ -36,7 +36,7 @@ def run_job(given: Mapping[str, Any], id: str) -> str:
 
             evaluate.run(workspace, job)
     except repository.Cancelled:
-        retry_database(repository.cancelled, workspace.db, id)
+        retry_database(repository.finish_cancelled, workspace.db, id)
         return "cancelled"
     except repository.Fenced:
         return "fenced"
@@ -57,7 +57,7 @@ def run_part(given: Mapping[str, Any], id: str, number: int) -> str:
 
         sharding.run_part(workspace, id, number)
     except repository.Cancelled:
-        retry_database(repository.cancelled, workspace.db, id)
+        retry_database(repository.finish_cancelled, workspace.db, id)
         return "cancelled"
     except (repository.Fenced, UnknownJob):
         return "fenced"
@@ -79,7 +79,7 @@ def end_parts(given: Mapping[str, Any], id: str, *parts: Any) -> str:
         return "not wanted"
     if job.state != RUNNING:
         return "not wanted"
-    done = retry_database(repository.shards, workspace.db, id)
+    done = retry_database(repository.list_shards, workspace.db, id)
     if len(done) != job.spec["parts"]:
         return "incomplete"  # parts were lost with their answers: the reconciler submits the job again
     result = {
@@ -88,12 +88,12 @@ def end_parts(given: Mapping[str, Any], id: str, *parts: Any) -> str:
         "failed": sum(s.failed for s in done),
     }
     try:
-        retry_database(_end, workspace, id, result)
+        retry_database(_succeed, workspace, id, result)
     except repository.Fenced:
         return "not wanted"
     return "done"
 
 
-def _end(workspace: Workspace, id: str, result: dict[str, Any]) -> None:
+def _succeed(workspace: Workspace, id: str, result: dict[str, Any]) -> None:
     with workspace.db.write() as session:
         repository.succeed(session, id, None, result)

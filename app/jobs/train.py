@@ -43,17 +43,17 @@ def settings_of(spec: dict[str, Any]) -> Preset:
             )
         return settings.auto(spec.get("training") or {})
     if spec.get("model_settings"):
-        with _below("model_settings"):
+        with _errors_below("model_settings"):
             changed = settings.from_dict(settings.ModelSettings, spec["model_settings"])
         made = dataclasses.replace(made, model=changed.experts[0] if changed.experts else changed)
     if spec.get("training"):
-        with _below("training"):
+        with _errors_below("training"):
             made = dataclasses.replace(made, training=settings.replace(made.training, spec["training"]))
     return made
 
 
 @contextlib.contextmanager
-def _below(member: str) -> Iterator[None]:
+def _errors_below(member: str) -> Iterator[None]:
     """Errors about a setting point below this member of the request."""
     try:
         yield
@@ -68,7 +68,7 @@ def run(workspace: Workspace, job: Job) -> None:
     Raises:
         Cancelled, Fenced, and whatever makes the job fail.
     """
-    execution.one_thread()
+    execution.limit_threads()
     spec = job.spec
     with workspace.db.read() as session:
         corpus = corpora.get(session, spec["corpus"])
@@ -76,11 +76,11 @@ def run(workspace: Workspace, job: Job) -> None:
     errors: list[FileError] = []
 
     def bad(line: Line, error: PhonechainError) -> None:
-        errors.append(execution.file_error(job.id, line.index, line.id, error))
+        errors.append(execution.make_file_error(job.id, line.index, line.id, error))
 
     read = contents.utterances(workspace, corpus, progress=report.counting("corpus"), problem=bad)
     blob = (spec.get("base") or {}).get("blob")
-    base = execution.labeler(workspace, blob).trainable() if blob else None
+    base = execution.load_labeler(workspace, blob).trainable() if blob else None
     if spec.get("map"):
         read = respell(read, spec["map"])
     if base is not None and spec.get("fold"):
@@ -94,8 +94,8 @@ def run(workspace: Workspace, job: Job) -> None:
         _keep_partial(workspace, job, labeler)
         raise
     indices = {line.id: line.index for line in contents.lines(workspace, corpus)} if labeler.problems_ else {}
-    errors += [execution.file_error(job.id, indices.get(u.id, -1), u.id, e) for u, e in labeler.problems_]
-    retry_database(repository.note_errors, workspace.db, job.id, job.attempt, errors)
+    errors += [execution.make_file_error(job.id, indices.get(u.id, -1), u.id, e) for u, e in labeler.problems_]
+    retry_database(repository.add_file_errors, workspace.db, job.id, job.attempt, errors)
     report.stage("save", 0, 1, "files")
     folder = workspace.run_folder(job.id)
     folder.mkdir(parents=True, exist_ok=True)
@@ -205,7 +205,7 @@ def _keep_partial(workspace: Workspace, job: Job, labeler: PhoneLabeler) -> None
                 "name": job.spec["name"], "version": labeler.version_, "metrics": labeler.metrics_, "partial": True,
                 "blob": keeping.workspace.store.put(path),
             }  # fmt: skip
-            retry_database(repository.cancelled, workspace.db, job.id, result)
+            retry_database(repository.finish_cancelled, workspace.db, job.id, result)
     except (PhonechainError, OSError) as error:  # a full disk, say: the cancel is not held up by it
         log.warning("job %s: what was trained before the cancel is lost: %s", job.id, error)
 

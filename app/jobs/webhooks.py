@@ -68,7 +68,7 @@ class WebhookSender:
     def _run(self) -> None:
         while not self._stopping.wait(TICK):
             try:
-                for job in due(self.db) if self.db.migrated else ():
+                for job in list_due(self.db) if self.db.migrated else ():
                     host = urlsplit(job.webhook or "").netloc
                     if host not in self._called:
                         self._called.add(host)
@@ -101,26 +101,26 @@ def check(url: str, private: bool) -> list[str]:
     except ValueError:
         host, port, parts = None, None, urlsplit("")
     if parts.scheme not in ("http", "https") or not host or parts.username is not None:
-        raise _refused("an http or https address without a user name", url)
+        raise _refusal("an http or https address without a user name", url)
     try:
         found = socket.getaddrinfo(host, port or (443 if parts.scheme == "https" else 80), type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
-        raise _refused("an address that can be found", url) from None
+        raise _refusal("an address that can be found", url) from None
     addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
     for address in addresses:
-        if not private and not _public(address):
-            raise _refused("an address outside of private networks", url)
+        if not private and not _is_public(address):
+            raise _refusal("an address outside of private networks", url)
     return addresses
 
 
-def _public(address: str) -> bool:
+def _is_public(address: str) -> bool:
     """Whether an address is of the internet at large, and so is the IPv4 address that it may carry."""
     ip = ipaddress.ip_address(address.partition("%")[0])
     carried: list[Any] = []
     if isinstance(ip, ipaddress.IPv6Address):
         end = ipaddress.IPv4Address(ip.packed[-4:])
         if ip.ipv4_mapped is not None or ip in NAT64:
-            return _public(str(end))
+            return _is_public(str(end))
         if ip not in GLOBAL_UNICAST:
             return False
         carried = [ip.sixtofour, *(ip.teredo or ())]
@@ -129,7 +129,7 @@ def _public(address: str) -> bool:
     return all(one.is_global and not one.is_multicast for one in (ip, *carried) if one is not None)
 
 
-def _refused(wanted: str, url: str) -> WebhookRefused:
+def _refusal(wanted: str, url: str) -> WebhookRefused:
     return WebhookRefused(f"expected {wanted}, got {url[:120]!r}", pointer="webhook", value=url[:120])
 
 
@@ -174,7 +174,7 @@ def call(url: str, body: bytes, headers: dict[str, str], private: bool) -> int:
         return answer.status_code
 
 
-def due(db: Database) -> list[Job]:
+def list_due(db: Database) -> list[Job]:
     """Jobs that have ended and whose address is to be called now."""
     with db.read() as session:
         query = select(Job).where(Job.webhook_next <= time.time(), Job.webhook.is_not(None))

@@ -92,7 +92,7 @@ def _training(workspace: Workspace, job: Job, seconds: float) -> dict[str, Any]:
         "high": None, "segments": None,
     }  # fmt: skip
     if scores.FIGURES in result:
-        figures = scores.figures(workspace, job)
+        figures = scores.read_figures(workspace, job)
         between = figures["interval"]
         made |= {
             "error": figures["per"],

@@ -100,7 +100,7 @@ def _line(workspace: Workspace, corpus: Corpus, place: int) -> Line:
 
 def _row(workspace: Workspace, job: Job, line: Line) -> dict[str, Any]:
     """The answer of a job to one utterance. Raises NoResult."""
-    part = next((p for p in jobs.shards(workspace.db, job.id) if p.number == line.index // job.spec["part"]), None)
+    part = next((p for p in jobs.list_shards(workspace.db, job.id) if p.number == line.index // job.spec["part"]), None)
     if part is not None:
         with zipfile.ZipFile(workspace.store.local(part.blob)) as file, file.open(ROWS) as rows:
             for text in rows:

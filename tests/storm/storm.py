@@ -120,7 +120,7 @@ class Storm:
         if quiet:  # what killed processes held and half wrote is theirs no more
             with workspace.db.write() as session:
                 session.execute(delete(Hold))
-            for leftover in cleanup.leftovers(workspace):
+            for leftover in cleanup.list_leftovers(workspace):
                 shutil.rmtree(leftover, ignore_errors=True) if leftover.is_dir() else leftover.unlink(missing_ok=True)
             cleanup.sweep(workspace)
         found = account(workspace)

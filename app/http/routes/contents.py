@@ -70,7 +70,7 @@ async def sound(
 def evaluation(id: str, services: ServicesDep, db: DatabaseDep, owner: OwnerDep) -> dict[str, Any]:
     """Of an evaluation its figures; of a training those of the part that it held out: error with its interval, confusion
     matrix, reliability, a row for each label."""
-    return scores.figures(services.workspace, jobs.get(db, id, owner))
+    return scores.read_figures(services.workspace, jobs.get(db, id, owner))
 
 
 @evaluations.get(
@@ -82,7 +82,7 @@ def segments(
     limit: Annotated[int, Query(ge=1, le=1000, description="How many.")] = 100,
 ) -> dict[str, Any]:  # fmt: skip
     """What was scored with this true label and this answer, the surest first; `/corpora/{id}/sound` has their sound."""
-    return scores.segments(services.workspace, jobs.get(db, id, owner), true, answer, limit)
+    return scores.read_segments(services.workspace, jobs.get(db, id, owner), true, answer, limit)
 
 
 @presets.get("", summary="The systems that can be trained", response_model=PresetList)

@@ -72,7 +72,7 @@ def test_a_job_ends_once(database: Database) -> None:
     assert second is not None
     assert (first.attempt, second.attempt) == (1, 2)
     with pytest.raises(repository.Fenced):
-        repository.progress(database, job.id, first.attempt, stage="train", done=1)
+        repository.update_progress(database, job.id, first.attempt, stage="train", done=1)
     with pytest.raises(repository.Fenced), database.write() as session:
         repository.succeed(session, job.id, first.attempt, {"by": "the first"})
     with database.write() as session:
@@ -82,7 +82,7 @@ def test_a_job_ends_once(database: Database) -> None:
     assert repository.claim(database, job.id) is None
     found = repository.get(database, job.id)
     assert (found.state, found.result, found.error) == ("succeeded", {"by": "the second"}, None)
-    events = repository.events(database, job.id, 0)
+    events = repository.list_events(database, job.id, 0)
     assert [e.number for e in events] == [1, 2, 3, 4]
     assert [e.data["state"] for e in events] == ["queued", "running", "running", "succeeded"]
 
@@ -107,8 +107,8 @@ def test_parts_are_counted_once_however_many_finish_them(database: Database) -> 
     assert sorted(outcomes) == [False] * 4 + [True] * 4
     found = repository.get(database, job.id)
     assert (found.done, found.failed_files) == (40, 4)
-    assert len(repository.shards(database, job.id)) == 4
-    numbers = [e.number for e in repository.events(database, job.id, 0)]
+    assert len(repository.list_shards(database, job.id)) == 4
+    numbers = [e.number for e in repository.list_events(database, job.id, 0)]
     assert numbers == list(range(1, len(numbers) + 1))
 
 
@@ -122,7 +122,7 @@ def test_a_cancelled_job_takes_no_more_parts(database: Database) -> None:
         repository.finish_shard(database, part, [], 40, 7)
     assert repository.close_cancelled(database, 0.0) == [job.id]
     assert repository.get(database, job.id).state == "cancelled"
-    assert repository.shards(database, job.id) == []
+    assert repository.list_shards(database, job.id) == []
 
 
 def test_a_job_that_never_gets_on_fails(database: Database) -> None:
