@@ -26,7 +26,7 @@ from phonechain.model import ALIGNMENT, pretrained_path
 from phonechain.model.segmental import scaled
 from phonechain.model.segmental.aligner import PhoneAligner
 from phonechain.model.segmental.answers import Alignment, Recognition
-from phonechain.model.segmental.fitting import touching
+from phonechain.model.segmental.fitting import cover_recording
 
 
 def recording(folder: Path, seconds: float) -> tuple[bytes, float, list[str]]:
@@ -38,7 +38,7 @@ def recording(folder: Path, seconds: float) -> tuple[bytes, float, list[str]]:
             continue
         sounds.append(audio.samples)
         total += audio.duration
-        found = [str(s.label) for s in touching(u.segments, audio.duration, "SIL")]
+        found = [str(s.label) for s in cover_recording(u.segments, audio.duration, "SIL")]
         labels += found[1:] if labels and labels[-1] == found[0] == "SIL" else found
         if total >= seconds:
             break

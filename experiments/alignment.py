@@ -30,7 +30,7 @@ from phonechain.features.segments import Segment, Utterance
 from phonechain.model.files.modelfile import Card, Provenance
 from phonechain.model.segmental import learning
 from phonechain.model.segmental.aligner import PhoneAligner
-from phonechain.model.segmental.fitting import warped
+from phonechain.model.segmental.fitting import warp_frames
 from phonechain.model.segmental.learning import Epoch, Example
 from phonechain.model.segmental.settings import SegmentalSettings, SegmentalTraining
 from phonechain.model.segmental.transcripts import SILENCES
@@ -211,8 +211,8 @@ def examples(
         if audio.duration > 15 or any(s.label not in index for s in reference):
             print(f"left out {u.id}", file=sys.stderr)
             continue
-        track = [warped(audio.samples, features, w).astype(np.float16) for w in warps]
-        track += [warped(noisy(audio.samples, random), features, w).astype(np.float16) for w in noises]
+        track = [warp_frames(audio.samples, features, w).astype(np.float16) for w in warps]
+        track += [warp_frames(noisy(audio.samples, random), features, w).astype(np.float16) for w in noises]
         out.append(Example(track, [(s.start, s.end, index[str(s.label)]) for s in reference], shift))
     return out
 
@@ -237,7 +237,7 @@ def train(given: argparse.Namespace) -> None:
     data += examples(exact, labels, features, given.warps, 0.0, noises=given.noises)
     dev = examples(held, labels, features, (1.0,), given.shift)
     base = PhoneAligner.load(given.base) if given.base else None
-    network = learning.build(model, len(labels), given.seed) if base is None else base._ready()
+    network = learning.build(model, len(labels), given.seed) if base is None else base._require_network()
 
     def tell(epoch: Epoch) -> None:
         print(json.dumps(dataclasses.asdict(epoch)), flush=True)

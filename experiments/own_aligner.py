@@ -27,7 +27,7 @@ from phonechain.features.segments import Utterance
 from phonechain.features.words.dictionary import Pronunciation
 from phonechain.model.files.modelfile import Card, Provenance
 from phonechain.model.segmental.aligner import PhoneAligner
-from phonechain.model.segmental.fitting import Transcribed, touching
+from phonechain.model.segmental.fitting import TranscribedRecording, cover_recording
 from phonechain.model.segmental.learning import Epoch
 from phonechain.model.segmental.settings import SegmentalSettings, SegmentalTraining
 from phonechain.model.segmental.transcripts import Word
@@ -46,11 +46,11 @@ def chosen(given: argparse.Namespace) -> tuple[list[Utterance], list[Utterance]]
     return train, test
 
 
-def ordered(u: Utterance, silence: str) -> Transcribed:
+def ordered(u: Utterance, silence: str) -> TranscribedRecording:
     """The phones of a recording without their times."""
-    segments = touching(u.segments, u.segments[-1].end, silence)
+    segments = cover_recording(u.segments, u.segments[-1].end, silence)
     words = [Word(str(s.label), [Pronunciation((str(s.label),))]) for s in segments]
-    return Transcribed(u.id, u.audio, words, speaker=u.speaker, phones=True)
+    return TranscribedRecording(u.id, u.audio, words, speaker=u.speaker, phones=True)
 
 
 def measure(aligner: PhoneAligner, test: Sequence[Utterance], name: str, *, recognition: bool = True) -> None:
@@ -59,7 +59,7 @@ def measure(aligner: PhoneAligner, test: Sequence[Utterance], name: str, *, reco
     totals, count, plain, bare = np.zeros(3), 0, np.zeros(3), 0
     for u in test:
         audio = decode(u.audio, rate=aligner.features_.rate)
-        reference = touching(u.segments, audio.duration, str(aligner.silence))
+        reference = cover_recording(u.segments, audio.duration, str(aligner.silence))
         answer = aligner.align_phones(audio, [str(s.label) for s in reference])
         for p, s in list(zip(answer.phones, reference, strict=True))[1:]:
             errors.append(p.start - s.start)

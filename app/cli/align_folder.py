@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from phonechain.app.alignment.pipeline import Aligned
     from phonechain.app.alignment.transcripts import Pronouncer
     from phonechain.features.audio.reader import Audio
-    from phonechain.features.corpora.transcripts import Transcribed
+    from phonechain.features.corpora.transcripts import TranscribedRecording
     from phonechain.model.segmental.aligner import PhoneAligner
     from phonechain.model.segmental.answers import AlignedPhone, Alignment
 
@@ -144,7 +144,7 @@ def align_folder(
 
 
 def _align(
-    one: Transcribed,
+    one: TranscribedRecording,
     aligner: PhoneAligner,
     pronouncer: Pronouncer,
     options: dict[str, Any],

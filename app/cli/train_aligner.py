@@ -16,7 +16,7 @@ from phonechain.features.errors import CorpusError, PhonechainError, SettingsErr
 
 if TYPE_CHECKING:
     from phonechain.features.segments import Utterance
-    from phonechain.model.segmental.fitting import Transcribed
+    from phonechain.model.segmental.fitting import TranscribedRecording
     from phonechain.model.segmental.learning import Epoch
     from phonechain.model.segmental.settings import SegmentalPreset
     from phonechain.model.segmental.transcripts import Word
@@ -137,10 +137,10 @@ def _utterances(request: Request, bars: common.Bars) -> tuple[list[Utterance], l
     return chosen, held
 
 
-def _transcribed(request: Request, bars: common.Bars) -> list[Transcribed]:
+def _transcribed(request: Request, bars: common.Bars) -> list[TranscribedRecording]:
     """With a dictionary the transcripts beside the recordings, else the labels of the annotations in order."""
     from phonechain.features.words.dictionary import Pronunciation
-    from phonechain.model.segmental.fitting import Transcribed, is_silence
+    from phonechain.model.segmental.fitting import TranscribedRecording, is_silence
     from phonechain.model.segmental.transcripts import Word
 
     if request.dictionary is not None:
@@ -152,17 +152,17 @@ def _transcribed(request: Request, bars: common.Bars) -> list[Transcribed]:
             words = [Word(y, [Pronunciation((y,))]) for y in labels]
             # where silence is labelled it is said where it is; else it may be anywhere
             ordered = any(is_silence(y) for y in labels)
-            found.append(Transcribed(u.id, u.audio, words, speaker=u.speaker, phones=ordered))
+            found.append(TranscribedRecording(u.id, u.audio, words, speaker=u.speaker, phones=ordered))
     return found
 
 
-def _transcripts(request: Request, bars: common.Bars) -> list[Transcribed]:
+def _transcripts(request: Request, bars: common.Bars) -> list[TranscribedRecording]:
     from phonechain.app.alignment import pipeline
     from phonechain.app.alignment.transcripts import pronouncer_of
     from phonechain.features.corpora import transcripts
     from phonechain.features.corpora.pairing import read_bytes
     from phonechain.features.words import dictionary as dictionaries
-    from phonechain.model.segmental.fitting import Transcribed
+    from phonechain.model.segmental.fitting import TranscribedRecording
 
     own = None if request.dictionary == "english" else dictionaries.read(Path(str(request.dictionary)))
     pronouncer = pronouncer_of(own)
@@ -175,7 +175,7 @@ def _transcripts(request: Request, bars: common.Bars) -> list[Transcribed]:
             if not isinstance(text, str):
                 raise CorpusError(f"{one.transcript.name} is an annotation, not a text")
             words = [_unstressed(w) for w in pronouncer.words(text)]
-            found.append(Transcribed(one.id, one.audio, words, speaker=one.speaker))
+            found.append(TranscribedRecording(one.id, one.audio, words, speaker=one.speaker))
         except PhonechainError as error:
             left.append(f"{one.audio}: {error}")
     corpora.report_left_out(bars, left)

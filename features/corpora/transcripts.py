@@ -25,7 +25,7 @@ Prefer = Literal["text", "annotation"]
 
 
 @dataclass(slots=True)
-class Transcribed:
+class TranscribedRecording:
     """A recording and the file that has its transcript; `transcript` is None where none is needed."""
 
     id: str
@@ -40,7 +40,7 @@ class Transcripts:
     """The recordings of a folder that can be aligned; `problems` are those that cannot."""
 
     root: Path
-    recordings: list[Transcribed]
+    recordings: list[TranscribedRecording]
     problems: list[CorpusProblem] = field(default_factory=list)
 
 
@@ -61,7 +61,7 @@ def read(root: Path | str, *, table: Path | None = None, prefer: Prefer = "text"
             found.problems.append(CorpusProblem(pair.audio, None, "this audio file has no transcript beside it"))
             continue
         stem = pair.audio.relative_to(root).with_suffix("").as_posix()
-        found.recordings.append(Transcribed(stem, pair.audio, transcript, pair.speaker, pair.split))
+        found.recordings.append(TranscribedRecording(stem, pair.audio, transcript, pair.speaker, pair.split))
     if not found.recordings:
         raise CorpusError(
             f"expected recordings with transcripts (.txt, .lab, or an annotation) beside them in {root}, got none "
@@ -88,7 +88,7 @@ def read_sound(root: Path | str) -> Transcripts:
             if not name.startswith(".") and path.suffix.lower() in AUDIO_SUFFIXES:
                 speaker, split = folder.speaker_and_split(root, path)
                 stem = path.relative_to(root).with_suffix("").as_posix()
-                found.recordings.append(Transcribed(stem, path, None, speaker, split))
+                found.recordings.append(TranscribedRecording(stem, path, None, speaker, split))
     if not found.recordings:
         raise CorpusError(f"expected recordings below {root}, got none")
     folder.shorten_ids(found.recordings)

@@ -1,7 +1,7 @@
 """Sound and a transcript, or sound alone: `PhoneAligner`.
 
-An alignment is made in two passes. The first holds the free chain to the graph on the coarse grid and gives the
-transcript's posterior; the second looks on the fine grid where the first has left any probability, and gives the boundaries.
+An alignment takes two passes. The first constrains the free chain to the graph on the coarse grid and gives the transcript's
+posterior. The second searches the fine grid where the first has left any probability, and gives the boundaries.
 """
 
 from __future__ import annotations
@@ -45,18 +45,18 @@ KIND = ALIGNMENT_KIND
 """What a model file's header calls these models."""
 
 MAX_SECONDS = 60.0
-"""Longest recording that is aligned or recognised as one."""
+"""Longest recording that is aligned or recognised in one piece (s)."""
 
 MAX_RATE = 30.0
-"""Phones a second above which no one speaks."""
+"""Phones per second; nobody speaks faster."""
 
 IMPROBABLE = -4.0
-"""Nats a phone under which a transcript is told to be improbable."""
+"""Nats per phone below which a transcript is reported as improbable."""
 
 
 @dataclass(frozen=True)
-class _Sound:
-    """A recording as the model hears it: its track, and the coarse grid's scores with their exponentials, if those serve."""
+class _EncodedSound:
+    """A recording as the model sees it: its track, and the scores on the coarse grid with their exponentials, if usable."""
 
     track: Tensor
     duration: float
@@ -66,15 +66,15 @@ class _Sound:
 
 
 @dataclass(frozen=True)
-class _Free:
-    """What the free chain says: log Z, and the posteriors of all segments [N, D, K]."""
+class _FreePosteriors:
+    """The free chain's log Z, and its posteriors of all segments [N, D, K]."""
 
     log_z: float
     segments: NDArray[np.float32]
 
 
 class PhoneAligner:
-    """A segmental CRF with what belongs to it: labels, feature settings, calibration.
+    """A segmental CRF with its labels, feature settings and calibration.
 
     Attributes with a trailing underscore come from training or from a file.
     """
@@ -109,7 +109,7 @@ class PhoneAligner:
         report: Callable[[Epoch], None] | None = None,
         stop: Callable[[], bool] | None = None,
     ) -> PhoneAligner:
-        """Learn from recordings with labelled boundaries; see `fitting.fit`. `problems_` has those that are left out.
+        """Learn from recordings with labelled boundaries; see `fitting.fit`. `problems_` has those that could not be used.
 
         Raises:
             CorpusError: nothing to train on.
@@ -119,14 +119,14 @@ class PhoneAligner:
 
     def fit_flat(
         self,
-        recordings: Sequence[fitting.Transcribed],
+        recordings: Sequence[fitting.TranscribedRecording],
         *,
         rounds: int = 2,
         base: PhoneAligner | None = None,
         report: Callable[[Epoch], None] | None = None,
         stop: Callable[[], bool] | None = None,
     ) -> PhoneAligner:
-        """Learn from recordings and what is said in them, without a boundary; see `fitting.fit_flat`.
+        """Learn from recordings and their transcripts, without boundaries; see `fitting.fit_flat`.
 
         Raises:
             CorpusError: nothing to train on.
@@ -137,12 +137,13 @@ class PhoneAligner:
     # ------------------------------------------------------------------------------------------------- alignment
 
     def align(self, audio: Audio, words: Sequence[Word]) -> Alignment:
-        """Where each word of the transcript and each of its phones is said. Silence may be anywhere between words.
+        """Find each word of the transcript and each of its phones. There may be silence between any two words.
 
         Raises:
             TranscriptError: no words, or a transcript that cannot be said in that time.
-            PhoneSetError: phones that the model does not know, all of them.
-            AudioError: sound that cannot be used, or of more than MAX_SECONDS.
+            PhoneSetError: phones that the model does not know; it lists all of them.
+            AudioError: sound that cannot be used.
+            SettingsError: a recording longer than MAX_SECONDS.
         """
         if not words:
             raise TranscriptError("expected words to align, got none", pointer="text")
@@ -150,46 +151,46 @@ class PhoneAligner:
         variants = [[([self.index(p) for p in v.phones], v.probability) for v in w.pronunciations] for w in words]
         silence = None if self.silence is None else self.labels_.index(self.silence)
         graph = graphs.word_graph(variants, silence)
-        return self._alignment(self._hear(audio), graph, words)
+        return self._alignment(self._encode(audio), graph, words)
 
     def align_phones(self, audio: Audio, labels: Sequence[str]) -> Alignment:
-        """Boundaries of phones of which only the order is known. Raises as `align`."""
+        """Find the boundaries of phones of which only the order is known. Raises as `align`."""
         if not labels:
             raise TranscriptError("expected phones to align, got none", pointer="segments")
         self._check_phones(set(labels))
-        return self._alignment(self._hear(audio), graphs.phone_graph([self.index(p) for p in labels]), ())
+        return self._alignment(self._encode(audio), graphs.phone_graph([self.index(p) for p in labels]), ())
 
     def refine(
         self, audio: Audio, segments: Sequence[Segment], *, spread: float = 0.03, window: float = 0.1
     ) -> Alignment:
-        """Boundaries found anew around given ones, which count as drawn with a standard deviation of `spread` seconds.
+        """Refine given boundaries, which are assumed to have errors with a standard deviation of `spread` seconds.
 
-        None moves by more than `window`. Where segments do not touch, what is between them is taken for silence.
+        None moves by more than `window`. Gaps between segments are taken for silence.
 
         Raises:
-            SegmentError: segments without a label, or in no order. Else as `align`.
+            SegmentError: segments without a label, or out of order. Otherwise as `align`.
         """
-        filled = self._touching(segments)
+        filled = self._fill_gaps(segments)
         self._check_phones({s.label for s in filled if s.label is not None})
         graph = graphs.phone_graph([self.index(s.label or "") for s in filled])
-        sound = self._hear(audio)
+        sound = self._encode(audio)
         starts = torch.tensor([s.start for s in filled], dtype=torch.float64) - self.shift_
         return self._alignment(sound, graph, (), given=[s.start for s in filled], prior=(starts, spread, window))
 
     def recognize(self, audio: Audio) -> Recognition:
-        """Phones and their boundaries from sound alone. Experimental: see the model's card for how many are wrong.
+        """Recognise phones and their boundaries from sound alone. Experimental: the model's card has the error rate.
 
-        Starts, intervals and `within` are those of an alignment to the phones that were found.
+        Starts, intervals and `within` are those of an alignment to the recognised phones.
         """
-        sound = self._hear(audio)
-        posteriors = self._free(sound)
+        sound = self._encode(audio)
+        posteriors = self._free_posteriors(sound)
         found = search.posterior_decoding(
             posteriors.segments,
             tolerance=int(self.decoding_["tolerance"]),
             cost=float(self.decoding_["cost"]),
         )
         silence = None if self.silence is None else self.labels_.index(self.silence)
-        pieces = search.merged(found, sound.coarse.shape[1], silence)
+        pieces = search.merge_pieces(found, sound.coarse.shape[1], silence)
         graph = graphs.phone_graph([y for _, _, y in pieces])
         starts = torch.tensor([i * self.model.step for i, _, _ in pieces], dtype=torch.float64)
         aligned = self._alignment(sound, graph, (), prior=(starts, 0.03, 0.1), free=posteriors)
@@ -203,17 +204,17 @@ class PhoneAligner:
         return next((y for name in SILENCES for y in self.labels_ if y.casefold() == name), None)
 
     def spell(self, phone: str) -> str | None:
-        """The model's label for a phone: as it is, without a stress digit, in another case, or silence; else None."""
+        """The model's label for a phone: as written, without a stress digit, in another case, or silence; else None."""
         for form in (phone, phone.rstrip("012"), phone.upper(), phone.upper().rstrip("012"), phone.lower()):
             if form in self._index():
                 return form
         return self.silence if phone.casefold().strip() in SILENCES else None
 
     def index(self, phone: str) -> int:
-        """Its label's index. Raises PhoneSetError."""
+        """Index of the model's label for a phone. Raises PhoneSetError."""
         label = self.spell(phone)
         if label is None:
-            raise self._unknown([phone])
+            raise self._unknown_phones([phone])
         return self._index()[label]
 
     def _index(self) -> dict[str, int]:
@@ -221,25 +222,23 @@ class PhoneAligner:
 
     def _check_phones(self, phones: set[str]) -> None:
         if odd := sorted(p for p in phones if self.spell(p) is None):
-            raise self._unknown(odd)
+            raise self._unknown_phones(odd)
 
-    def _unknown(self, phones: Sequence[str]) -> PhoneSetError:
+    def _unknown_phones(self, phones: Sequence[str]) -> PhoneSetError:
         return PhoneSetError(
             f"expected phones that the model knows ({' '.join(self.labels_)}), got {' '.join(phones)[:400]}",
             pointer="phones", value=phones[0], details={"phones": list(phones), "labels": self.labels_},
         )  # fmt: skip
 
-    def _ready(self) -> SemiCRF:
+    def _require_network(self) -> SemiCRF:
         if self.network_ is None:
-            raise SettingsError(
-                "expected a model that was trained or loaded, got one without weights: call fit or load"
-            )
+            raise SettingsError("the aligner has no weights yet: call fit or load")
         return self.network_
 
     # -------------------------------------------------------------------------------------------------- the passes
 
-    def _hear(self, audio: Audio) -> _Sound:
-        network = self._ready()
+    def _encode(self, audio: Audio) -> _EncodedSound:
+        network = self._require_network()
         if audio.duration > MAX_SECONDS:
             raise SettingsError(
                 f"the recording lasts {audio.duration:.1f} s; at most {MAX_SECONDS:.0f} s are aligned as one: cut it at pauses",
@@ -250,44 +249,44 @@ class PhoneAligner:
         with torch.no_grad():
             track = network.track(torch.from_numpy(x)[None], torch.tensor([len(x)]))
             coarse = network.scores(track, steps)[0] / self.temperature_
-        return _Sound(track, audio.duration, coarse, steps, scaled.Potentials.of(coarse.numpy()))
+        return _EncodedSound(track, audio.duration, coarse, steps, scaled.Potentials.of(coarse.numpy()))
 
     def _weights(self) -> tuple[Tensor, Tensor, Tensor]:
-        network = self._ready()
+        network = self._require_network()
         return tuple(w.detach() / self.temperature_ for w in (network.bigram, network.first, network.last))  # type: ignore[return-value]
 
-    def _free(self, sound: _Sound) -> _Free:
+    def _free_posteriors(self, sound: _EncodedSound) -> _FreePosteriors:
         weights = self._weights()
         if sound.potentials is not None:
-            found = scaled.free(sound.potentials, *(w.to(torch.float64).numpy() for w in weights))
+            found = scaled.free_posteriors(sound.potentials, *(w.to(torch.float64).numpy() for w in weights))
             if found is not None:
-                return _Free(*found)
+                return _FreePosteriors(*found)
         marginals = sums.marginals(sums.Lattice(sound.coarse[None], *weights, torch.tensor([sound.steps])))
-        return _Free(float(marginals.log_z[0]), marginals.segments[0].numpy())
+        return _FreePosteriors(float(marginals.log_z[0]), marginals.segments[0].numpy())
 
     def _alignment(
         self,
-        sound: _Sound,
+        sound: _EncodedSound,
         graph: PhoneGraph,
         words: Sequence[Word],
         *,
         given: Sequence[float] | None = None,
         prior: tuple[Tensor, float, float] | None = None,
-        free: _Free | None = None,
+        free: _FreePosteriors | None = None,
     ) -> Alignment:
         fine = max(1, round(sound.duration / self.model.fine))
         self._check_length(sound, graph, fine)
         weights = self._weights()
-        free = free or self._free(sound)
+        free = free or self._free_posteriors(sound)
         first = None
         if graph.shortest <= sound.steps:
-            near = None if prior is None else passes.near(*prior, sound.steps, self.model.step)
+            near = None if prior is None else passes.start_prior(*prior, sound.steps, self.model.step)
             first = graphs.align(sound.coarse, *weights, graph, prior=near, potentials=sound.potentials)
         with torch.no_grad():
-            scores = self._ready().scores(sound.track, fine, self.model.fine)[0] / self.temperature_
-        soft = None if prior is None else passes.near(*prior, fine, self.model.fine)
+            scores = self._require_network().scores(sound.track, fine, self.model.fine)[0] / self.temperature_
+        soft = None if prior is None else passes.start_prior(*prior, fine, self.model.fine)
         if first is not None and first.log_z > NEVER / 2:
-            left = passes.where(first, fine, self.model.step / self.model.fine)
+            left = passes.search_mask(first, fine, self.model.step / self.model.fine)
             soft = left if soft is None else (soft + left).clamp_min(NEVER)
         second = graphs.align(scores, *weights, graph, prior=soft)
         if second.log_z <= NEVER / 2:
@@ -295,37 +294,37 @@ class PhoneAligner:
         log_z = (first.log_z if first is not None else second.log_z) - free.log_z
         return self._answer(sound, graph, words, second, free, log_z, given)
 
-    def _check_length(self, sound: _Sound, graph: PhoneGraph, fine: int) -> None:
-        """Raises TranscriptError for more phones than can be said in that time."""
+    def _check_length(self, sound: _EncodedSound, graph: PhoneGraph, fine: int) -> None:
+        """Raise TranscriptError for more phones than can be said in that time."""
         count, duration = graph.shortest, sound.duration
         if count > min(fine, max(3.0, MAX_RATE * duration)):
             raise TranscriptError(
                 f"the transcript is too long for the sound: {count} phones at least in {duration:.2f} s "
-                f"({count / duration:.0f} a second; people speak 8 to 20)",
+                f"({count / duration:.0f} per second; people speak 8 to 20)",
                 pointer="text", value=count, limit=round(MAX_RATE * duration),
             )  # fmt: skip
 
     def _answer(
         self,
-        sound: _Sound,
+        sound: _EncodedSound,
         graph: PhoneGraph,
         words: Sequence[Word],
         posteriors: GraphPosteriors,
-        free: _Free,
+        free: _FreePosteriors,
         log_posterior: float,
         given: Sequence[float] | None,
     ) -> Alignment:
-        path = passes.path(graph, posteriors)
+        path = passes.best_path(graph, posteriors)
         found = summarise(posteriors.begin[path], self.model.fine)
         starts, ends = self._times(found, sound.duration)
         near = None if given is None else share_near(
             posteriors.begin[path], np.asarray(given) - self.shift_, self.model.fine
         )  # fmt: skip
-        heard = passes.occupancy(free.segments)
+        heard = passes.label_posteriors(free.segments)
         phones = []
         for n, node in enumerate(path):
             label = graph.nodes[node].label
-            share = passes.mean(heard, starts[n], ends[n], self.model.step)
+            share = passes.mean_between(heard, starts[n], ends[n], self.model.step)
             order = np.argsort(-share)[:5]
             moved = 0.0 if n == 0 else self.shift_
             low, high = (float(np.clip(x[n] + moved, 0.0, sound.duration)) for x in (found.low, found.high))
@@ -345,7 +344,7 @@ class PhoneAligner:
         )
 
     def _times(self, found: Boundaries, duration: float) -> tuple[list[float], list[float]]:
-        """Starts and ends that touch, in order, each phone at least a millisecond, moved by the model's known bias."""
+        """Contiguous starts and ends, in order, corrected for the model's bias; each phone lasts at least a millisecond."""
         count, least = len(found.time), 0.001
         starts = np.asarray(found.time) + self.shift_
         starts[0] = 0.0
@@ -367,13 +366,13 @@ class PhoneAligner:
     ) -> AlignedWord:
         own = [n for n, node in enumerate(path) if graph.nodes[node].word == index]
         chosen = word.pronunciations[graph.nodes[path[own[0]]].variant]
-        share = float(np.clip(posteriors.passed[path[own[0]]], 0.0, 1.0))
+        share = float(np.clip(posteriors.visited[path[own[0]]], 0.0, 1.0))
         start, end, last = phones[own[0]].start, phones[own[-1]].end, own[-1] + 1
         written = word.written or word.word
         return AlignedWord(word.word, written, start, end, chosen.phones, share, (own[0], last), word.guessed)
 
-    def _touching(self, segments: Sequence[Segment]) -> list[Segment]:
-        """The segments with silences in what they leave open. Raises SegmentError."""
+    def _fill_gaps(self, segments: Sequence[Segment]) -> list[Segment]:
+        """The segments, and silences in the gaps between them. Raises SegmentError."""
         if not segments:
             raise SegmentError("expected segments to refine, got none", pointer="segments")
         out: list[Segment] = []
@@ -404,12 +403,12 @@ class PhoneAligner:
             "name": card.name, "version": self.version_, "description": card.description, "labels": self.labels_,
             "licence": card.licence, "data": card.data, "limits": card.limits, "metrics": self.metrics_,
             "created": origin.created, "command": origin.command, "seed": origin.seed, "corpus": origin.corpus,
-            "parameters": sum(p.numel() for p in self._ready().parameters()),
+            "parameters": sum(p.numel() for p in self._require_network().parameters()),
         }  # fmt: skip
 
     def save(self, path: str | Path) -> PhoneAligner:
         """Write the model file, whole or not at all."""
-        tensors = {f"network.{k}": v.detach().contiguous() for k, v in self._ready().state_dict().items()}
+        tensors = {f"network.{k}": v.detach().contiguous() for k, v in self._require_network().state_dict().items()}
         header = modelfile.Header(
             labels=tuple(self.labels_), provenance=self.provenance_, card=self.card, features=self.features_.to_dict(),
             model={"kind": KIND, "model": self.model.to_dict(), "training": self.training.to_dict()},
@@ -452,7 +451,7 @@ class PhoneAligner:
 
 
 def _notices(answer: Alignment) -> list[Notice]:
-    """What a person should know: a transcript that the sound does not bear out, and where it fits worst."""
+    """A notice where the sound does not match the transcript, which says where it fits worst."""
     each = answer.log_posterior_per_phone
     if each >= IMPROBABLE or len(answer.phones) < 4:
         return []
@@ -468,6 +467,6 @@ def _notices(answer: Alignment) -> list[Notice]:
         phone = min(answer.phones, key=lambda p: p.posterior)
         where = f"phone '{phone.label[:40]}' at {phone.start:.2f} to {phone.end:.2f} s"
     message = (
-        f"the sound does not bear the transcript out ({-each:.1f} nats a phone, {-IMPROBABLE:g} at most where it does)"
+        f"the sound does not match the transcript ({-each:.1f} nats per phone; at most {-IMPROBABLE:g} where it does)"
     )
     return [Notice("transcript-improbable", f"{message}; it fits worst at {where}", "text", round(each, 2), IMPROBABLE)]

@@ -1,4 +1,4 @@
-"""What alignment and recognition answer. Times in seconds."""
+"""Results of alignment and recognition. Times in seconds."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class AlignedPhone:
 
     Attributes:
         start_low, start_high: central interval that holds 90 % of the posterior of the start.
-        within: probability that the start lies within 20 ms of where it is put, given the phones.
-        posterior: of the label, by the sound alone: the mean over the segment of the probability that it is heard there.
-        n_best: the labels that are heard there, the most probable first.
+        within: probability that the true start lies within 20 ms of `start`, given the phones.
+        posterior: of the label, from sound alone: the mean over the segment of the probability that it is heard there.
+        n_best: the most probable labels there, from sound alone, best first.
         word: index of its word; None for a silence.
         given_start: where the start was before refining.
         given_within: probability that the start lies within 20 ms of `given_start`.
@@ -39,10 +39,10 @@ class AlignedPhone:
 
 @dataclass(frozen=True)
 class AlignedWord:
-    """A word, the pronunciation chosen, and its posterior among the word's variants given the transcript.
+    """A word, its chosen pronunciation, and the posterior of that among the word's variants given the transcript.
 
-    `written` is the transcript's token.
-    `phones` are the indices of its phones, from the first to past the last; `guessed`: no dictionary has the word.
+    `written` is the transcript's token. `phones` are the indices of its phones, from the first to one past the last.
+    `guessed` is true where no dictionary has the word.
     """
 
     word: str
@@ -98,7 +98,7 @@ class Alignment:
 
 @dataclass(frozen=True)
 class Recognition:
-    """What was heard where nothing was said beforehand."""
+    """Phones recognised from sound alone."""
 
     phones: tuple[AlignedPhone, ...]
     duration: float

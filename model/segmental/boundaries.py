@@ -1,6 +1,6 @@
-"""From the posterior of a boundary on a grid to a time, an interval and how probable it is that the time is near enough.
+"""From the posterior of a boundary on a grid to a time, an interval, and the probability that the time is close enough.
 
-P  boundaries      N  grid points; each stands for the stretch half a step to either side of it
+P  boundaries      N  grid points; each stands for half a step to either side of it
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 TOLERANCE = 0.020
-"""Seconds within which a boundary is usually called right."""
+"""Seconds within which a boundary is usually called correct."""
 
 INTERVAL = 0.90
-"""Probability of the interval that is told of each boundary."""
+"""Probability of the interval reported for each boundary."""
 
 
 @dataclass(frozen=True)
@@ -34,9 +34,9 @@ class Boundaries:
 
 
 def summarise(posterior: NDArray[np.float64], step: float, *, tolerance: float = TOLERANCE) -> Boundaries:
-    """Median, interval and certainty of each row of `posterior` [P, N], grid points `step` seconds apart from 0 on.
+    """Median, interval and certainty of each row of `posterior` [P, N], with grid points every `step` seconds from 0.
 
-    Rows need not sum to one: they are taken given that the boundary exists. A row of zeros gives NaN.
+    Rows need not sum to one; they are normalised, that is, conditioned on the boundary's existence. A row of zeros gives NaN.
     """
     total = posterior.sum(1, keepdims=True)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -59,7 +59,7 @@ def share_near(
 
 
 def quantile(cumulated: NDArray[np.float64], share: float, step: float) -> NDArray[np.float64]:
-    """[P] time below which `share` of each row lies; `cumulated` [P, N + 1] stands at the borders between grid points."""
+    """[P] time below which `share` of each row lies; `cumulated` [P, N + 1] is at the borders between grid points."""
     count = cumulated.shape[1] - 1
     after = np.clip((cumulated < share).sum(1), 1, count)
     rows = np.arange(len(cumulated))

@@ -22,7 +22,7 @@ from torch.nn import functional
 from phonechain.features.pooling import PARTS
 
 ROLES = ("mean1", "mean2", "mean3", "sum", "begin", "end")
-"""What a channel can mean to a leaf: over a part of the segment, over all of it, or at one of its ends."""
+"""How a leaf reads a channel: its mean over a part of the segment, its sum over all of it, or its value at one end."""
 
 SUM_SCALE = 0.1
 """Weight of a frame in a sum: one over 100 ms counts as much as a mean does."""
@@ -84,7 +84,7 @@ def _between(track: Tensor, at: float, stride: int, count: int) -> tuple[Tensor,
 
 
 class _Scores(torch.autograd.Function):
-    """Leaves of one duration after the other, each collapsed over its states at once: all leaves never exist together.
+    """The leaves of one duration at a time, summed over their states at once, so that all leaves never exist together.
 
     leaf(i, d) = (begin_mean[i] + end_mean[i + d] + first[2s (i + .3 d)] + second[2s (i + .7 d)]) / (s d) + begin[i] + end[i + d]
     """
@@ -107,7 +107,7 @@ class _Scores(torch.autograd.Function):
                 low, high, share = _between(track, 2 * s * d * part, 2 * s, m)
                 leaf += low if share == 0.0 else torch.lerp(low, high, share)
             leaf = torch.add(begin[:, :m], leaf, alpha=1.0 / (s * d)).add_(end[:, d:])
-            value, posterior = _collapsed(leaf.view(b, m, states, products * labels), want)
+            value, posterior = _sum_states(leaf.view(b, m, states, products * labels), want)
             if posterior is not None:
                 kept.append(posterior)
             if products == 1:
@@ -146,7 +146,7 @@ class _Scores(torch.autograd.Function):
         return begin_mean, end_mean, first, second, begin, end, None, None, None
 
 
-def _collapsed(leaf: Tensor, want: bool) -> tuple[Tensor, Tensor | None]:
+def _sum_states(leaf: Tensor, want: bool) -> tuple[Tensor, Tensor | None]:
     """[..., H, L] -> the logarithm of the sum over the states [..., L]; if wanted, with the posterior of the states.
 
     Of two states the posterior of the second says everything, and the sum is a softplus of their difference.
@@ -163,7 +163,7 @@ def _collapsed(leaf: Tensor, want: bool) -> tuple[Tensor, Tensor | None]:
 
 
 def _share(value: Tensor, posterior: Tensor) -> Tensor:
-    """The gradient of the sums [..., L] dealt to the states [..., H, L]."""
+    """The gradient of the sums [..., L], divided among the states [..., H, L]."""
     if posterior.dim() == value.dim():
         other = value * posterior
         return torch.stack([value - other, other], -2)

@@ -36,22 +36,22 @@ HELD_OUT = 0.1
 """Share of the recordings that calibration is measured on."""
 
 CALIBRATED_ON = 16
-"""Recordings that are aligned for it at most."""
+"""Most recordings that are aligned for calibration."""
 
 TEMPERATURES = (0.75, 0.9, 1.0, 1.15, 1.35)
-"""Temperatures that are tried."""
+"""Temperatures that calibration tries."""
 
 LONGEST = 20.0
-"""Seconds of the longest recording that is trained on: a batch holds all candidates of a recording at once."""
+"""Longest recording used for training (s): a batch holds all candidates of a recording at once."""
 
 FLAT_SECONDS = 600.0
-"""Seconds of sound that the hidden Markov models of a flat start are fitted to; three Gaussians a phone need no more."""
+"""Seconds of sound that the hidden Markov models of a flat start are fitted to; three Gaussians per phone need no more."""
 
 Report = Callable[[Epoch], None]
 
 
 @dataclass(frozen=True)
-class Transcribed:
+class TranscribedRecording:
     """A recording and what is said in it. Silence may stand between words, unless the words are `phones` in order."""
 
     id: str
@@ -63,7 +63,7 @@ class Transcribed:
 
 @dataclass(frozen=True)
 class _Recording:
-    """A recording ready to be trained on: its sound's frames for each warp, and its segments in seconds."""
+    """A recording ready for training: its frames for each warp, and its segments in seconds."""
 
     utterance: Utterance
     tracks: Sequence[NDArray[np.floating]]
@@ -79,12 +79,11 @@ def fit(
     report: Report | None = None,
     stop: Callable[[], bool] | None = None,
 ) -> list[tuple[Utterance, PhonechainError]]:
-    """Train the aligner in place from labelled boundaries; returns the recordings that could not be used, with why.
+    """Train the aligner in place from labelled boundaries; returns the recordings that could not be used, and the errors.
 
     Args:
         dev: recordings for calibration and the held-out loss; by default a tenth of the speakers (or recordings).
-        base: an aligner to start from. What hears (the frame network) is kept; the labels' weights are where its labels are
-            the corpus's.
+        base: an aligner to start from. Its frame network is kept, and its other weights too if its labels are the corpus's.
 
     Raises:
         CorpusError: nothing to train on.
@@ -105,16 +104,16 @@ def fit(
 
 def fit_flat(
     aligner: PhoneAligner,
-    recordings: Sequence[Transcribed],
+    recordings: Sequence[TranscribedRecording],
     *,
     rounds: int = 2,
     base: PhoneAligner | None = None,
     report: Report | None = None,
     stop: Callable[[], bool] | None = None,
 ) -> list[tuple[Utterance, PhonechainError]]:
-    """Train the aligner in place without a boundary: align, train, again, `rounds` times.
+    """Train the aligner in place without any boundaries: align and train, `rounds` times.
 
-    Of a word with several pronunciations the first is taken until there is a model, which then chooses.
+    A word with several pronunciations has its first one until there is a model, which then chooses.
 
     Raises:
         CorpusError: nothing to train on.
@@ -123,16 +122,16 @@ def fit_flat(
     quiet = next(iter(sorted(n for n in names if is_silence(n))), "SIL")
     _prepare(aligner, {n for n in names if not is_silence(n)}, quiet, base)
     problems: list[tuple[Utterance, PhonechainError]] = []
-    first = [_untimed(r, aligner) for r in recordings]
+    first = [_number_phones(r, aligner) for r in recordings]
     made = _recordings([u for u, _ in first], aligner, aligner.training.warps, problems)
     optional = {u.id: o for u, o in first}
-    made = _first_boundaries(aligner, made, optional)
+    made = _find_first_boundaries(aligner, made, optional)
     by_id = {r.id: r for r in recordings}
     for n in range(rounds):
-        train, held = _part(made, aligner.training.seed)
+        train, held = _split(made, aligner.training.seed)
         _train(aligner, train, held, base if n == 0 else aligner, report, stop)
         if n + 1 < rounds:
-            made = [_realigned(aligner, r, by_id[r.utterance.id]) for r in made]
+            made = [_realign(aligner, r, by_id[r.utterance.id]) for r in made]
     return problems
 
 
@@ -140,12 +139,12 @@ def fit_flat(
 
 
 def is_silence(label: str) -> bool:
-    """Whether a corpus means silence by it."""
+    """Whether a corpus uses this label for silence."""
     return label.casefold() in SILENCES
 
 
-def touching(segments: Sequence[Segment], duration: float, silence: str) -> list[Segment]:
-    """Segments that touch and cover the recording: silence where nothing is labelled, neighbouring silences joined."""
+def cover_recording(segments: Sequence[Segment], duration: float, silence: str) -> list[Segment]:
+    """Extend segments to cover the recording: silence where nothing is labelled, neighbouring silences joined."""
     out: list[Segment] = []
     for s in segments:
         end = min(s.end, duration)
@@ -168,7 +167,7 @@ def touching(segments: Sequence[Segment], duration: float, silence: str) -> list
     return out
 
 
-def warped(samples: NDArray[np.float32], features: FeatureSettings, warp: float) -> NDArray[np.float32]:
+def warp_frames(samples: NDArray[np.float32], features: FeatureSettings, warp: float) -> NDArray[np.float32]:
     """Frames under a filter bank whose frequencies are multiplied by `warp`."""
     if warp == 1.0:
         return frames(samples, features)
@@ -197,7 +196,7 @@ def _recordings(
     for u in utterances:
         try:
             audio = decode_utterance(u, rate=aligner.features_.rate)
-            segments = touching(u.segments, audio.duration, silence)
+            segments = cover_recording(u.segments, audio.duration, silence)
             if audio.duration > LONGEST:
                 raise CorpusError(
                     f"lasts {audio.duration:.1f} s; at most {LONGEST:.0f} s are trained on as one: cut it"
@@ -207,7 +206,7 @@ def _recordings(
             steps = round(audio.duration / aligner.model.step)
             if len(segments) > steps:
                 raise CorpusError(f"has {len(segments)} segments in {audio.duration:.2f} s, more than fit")
-            tracks = [warped(audio.samples, aligner.features_, w).astype(np.float16) for w in warps]
+            tracks = [warp_frames(audio.samples, aligner.features_, w).astype(np.float16) for w in warps]
             made.append(_Recording(dataclasses.replace(u, segments=segments), tracks, audio.duration))
         except PhonechainError as error:
             problems.append((u, error))
@@ -234,7 +233,7 @@ def _train(
     training, same = aligner.training, base is not None and base.labels_ == aligner.labels_
     network = learning.build(aligner.model, len(aligner.labels_), training.seed)
     if base is not None:
-        start_from(network, base._ready(), whole=same)
+        start_from(network, base._require_network(), whole=same)
     examples = _examples(aligner, made)
     history = learning.train(
         network, examples, _examples(aligner, held), training, warm=same, normalised=base is not None,
@@ -246,7 +245,7 @@ def _train(
 
 
 def start_from(network: SemiCRF, base: SemiCRF, *, whole: bool) -> None:
-    """Copy what hears and its normaliser from another network, and all weights if `whole`: the labels are the same."""
+    """Copy the frame network and its normaliser from another network; all weights if `whole`, when the labels are equal."""
     with torch.no_grad():
         if whole:
             network.load_state_dict(base.state_dict())
@@ -258,7 +257,7 @@ def start_from(network: SemiCRF, base: SemiCRF, *, whole: bool) -> None:
 
 
 def calibrate(aligner: PhoneAligner, held: Sequence[_Recording]) -> None:
-    """Set the bias and the temperature by recordings held out, and say in `metrics_` how good boundaries are there.
+    """Set the bias and the temperature from held-out recordings, and put the errors of their boundaries into `metrics_`.
 
     The temperature is the one whose certainties ("within 20 ms") are right on average; the bias is the median error.
     """
@@ -303,8 +302,8 @@ def _errors(
     return np.array(errors), np.array(certain)
 
 
-def _untimed(r: Transcribed, aligner: PhoneAligner) -> tuple[Utterance, tuple[bool, ...]]:
-    """The phones of a recording in order with times that mean nothing, and which of them may be left out."""
+def _number_phones(r: TranscribedRecording, aligner: PhoneAligner) -> tuple[Utterance, tuple[bool, ...]]:
+    """The phones of a recording in order, with their numbers as placeholder times, and which of them are optional."""
     silence = str(aligner.silence)
     phones: list[str] = []
     optional: list[bool] = []
@@ -318,12 +317,12 @@ def _untimed(r: Transcribed, aligner: PhoneAligner) -> tuple[Utterance, tuple[bo
         if not r.phones and n + 1 == len(r.words):
             phones.append(silence)
             optional.append(True)
-    # a hundredth of a millisecond each, so that none is empty before the first boundaries are found
+    # a hundredth of a millisecond each, so that none is empty until the first boundaries are found
     segments = [Segment(n * 1e-5, (n + 1) * 1e-5, p) for n, p in enumerate(phones)]
     return Utterance(r.id, r.audio, segments, speaker=r.speaker), tuple(optional)
 
 
-def _first_boundaries(
+def _find_first_boundaries(
     aligner: PhoneAligner, made: Sequence[_Recording], optional: dict[str, tuple[bool, ...]]
 ) -> list[_Recording]:
     index = {y: n for n, y in enumerate(aligner.labels_)}
@@ -334,7 +333,7 @@ def _first_boundaries(
         chain = Chain(labels, may if len(may) == len(labels) else ())
         x = np.asarray(r.tracks[0], dtype=np.float64)
         if len(x) <= len(labels) * STATES:
-            continue  # too many phones for the hidden Markov models: the segmental CRF sees it in the next round
+            continue  # too many phones for the hidden Markov models; the segmental CRF gets it in the next round
         tracks.append((x - x.mean(0)) / (x.std(0) + 1e-6))
         chains.append(chain)
         kept.append(r)
@@ -355,7 +354,7 @@ def _first_boundaries(
     return found
 
 
-def _part(made: Sequence[_Recording], seed: int) -> tuple[list[_Recording], list[_Recording]]:
+def _split(made: Sequence[_Recording], seed: int) -> tuple[list[_Recording], list[_Recording]]:
     if len(made) < 2:
         return list(made), []
     train, held = hold_out([r.utterance for r in made], HELD_OUT, seed)
@@ -363,8 +362,8 @@ def _part(made: Sequence[_Recording], seed: int) -> tuple[list[_Recording], list
     return [by_id[u.id] for u in train], [by_id[u.id] for u in held]
 
 
-def _realigned(aligner: PhoneAligner, r: _Recording, said: Transcribed) -> _Recording:
-    """The recording with the boundaries that the aligner finds; with those that it has where it finds none."""
+def _realign(aligner: PhoneAligner, r: _Recording, said: TranscribedRecording) -> _Recording:
+    """The recording with the aligner's boundaries; where it finds none, as it was."""
     audio = decode_utterance(r.utterance, rate=aligner.features_.rate)
     try:
         if said.phones:
@@ -373,5 +372,5 @@ def _realigned(aligner: PhoneAligner, r: _Recording, said: Transcribed) -> _Reco
             answer = aligner.align(audio, said.words)
     except PhonechainError:
         return r
-    segments = touching(answer.segments, audio.duration, str(aligner.silence))
+    segments = cover_recording(answer.segments, audio.duration, str(aligner.silence))
     return dataclasses.replace(r, utterance=dataclasses.replace(r.utterance, segments=segments))

@@ -2,10 +2,10 @@
 
     P  nodes of the graph      N  grid steps      D  longest duration, steps      K  labels      M  most arcs into a node
 
-A node is one phone of one pronunciation, or an optional silence. A path through the graph and boundaries for its nodes is
-scored as `sums` scores that segmentation: alignment is the free chain held to the graph, whatever the graph says:
-pronunciations, phones whose boundaries are to be found anew, or boundaries given with a prior around them. Phones longer
-than the longest candidate are several pieces of one node.
+A node is one phone of one pronunciation, or an optional silence. A path through the graph with boundaries for its nodes has
+the score that `sums` gives that segmentation: alignment is the free chain constrained to the graph. The graph may hold
+pronunciations, phones whose boundaries are to be found, or boundaries with a prior around them. A phone that is longer than
+the longest candidate is several pieces of one node.
 """
 
 from __future__ import annotations
@@ -123,11 +123,11 @@ def phone_graph(labels: Sequence[int]) -> PhoneGraph:
 
 @dataclass(frozen=True)
 class GraphPosteriors:
-    """What is known of a recording held to a graph.
+    """Posteriors of a recording constrained to a graph.
 
     Attributes:
-        log_z: log of the sum over all paths and boundaries; -inf like (`sums.NEVER`) where none fits.
-        begin: [P, N + 1] posterior that the node is passed and begins at that grid point.
+        log_z: log of the sum over all paths and boundaries; `sums.NEVER` where none fits.
+        begin: [P, N + 1] posterior that the node is visited and begins at that grid point.
         end: [P, N + 1] the same of its end.
     """
 
@@ -136,7 +136,7 @@ class GraphPosteriors:
     end: NDArray[np.float64]
 
     @property
-    def passed(self) -> NDArray[np.float64]:
+    def visited(self) -> NDArray[np.float64]:
         """[P] posterior that the path leads through the node."""
         total: NDArray[np.float64] = self.begin.sum(1)
         return total
@@ -155,20 +155,20 @@ def align(
 ) -> GraphPosteriors:
     """Posteriors of all nodes' boundaries, in double precision. Memory grows with N P, not with N D P.
 
-    By scaled probabilities where they serve (see `scaled`: paths that were ever `scaled.BEAM` nats worse than the best of
-    their moment are left out), else in logarithms.
+    In scaled probabilities where possible (see `scaled`: paths that were ever `scaled.BEAM` nats worse than the best at that
+    time are left out), else in logarithms.
 
     Args:
         scores: [N, D, K] of one recording, as in `sums.Lattice`.
         bigram, first, last: [K, K], [K], [K].
-        prior: [P, N + 1] log weight of a node that begins at a grid point (`sums.NEVER`: not there); for boundaries that
-            are known roughly. Work is done where it allows a node only.
-        potentials: of these scores, if they are at hand.
-        logarithms: leave nothing out.
+        prior: [P, N + 1] log weight of a node that begins at a grid point (`sums.NEVER`: not there), for boundaries that
+            are roughly known. Only nodes that it allows are computed.
+        potentials: those of the scores, if already computed.
+        logarithms: use logarithms, which leave nothing out.
     """
     with torch.no_grad():
         sweep = _Sweep(scores, bigram, first, last, graph, prior)
-        quick = None if logarithms else sweep.scaled(potentials or Potentials.of(scores.numpy()))
+        quick = None if logarithms else sweep.scaled_posteriors(potentials or Potentials.of(scores.numpy()))
         return quick or sweep.posteriors()
 
 
@@ -204,8 +204,8 @@ class _Sweep:
         self.graph = graph
         self.ranges = [slice(0, nodes)] * (self.n + 1) if prior is None else _active(graph, prior, self.n)
 
-    def scaled(self, potentials: Potentials | None) -> GraphPosteriors | None:
-        """The answer by `scaled`; None where it has none."""
+    def scaled_posteriors(self, potentials: Potentials | None) -> GraphPosteriors | None:
+        """The posteriors in scaled probabilities; None where `scaled` has none."""
         given = [w[w > NEVER / 2] for w in (self.weight, self.opening, self.final, self.loop)]
         if potentials is None or any(len(w) and float(w.abs().max()) > scaled.SPREAD for w in given):
             return None
@@ -221,7 +221,7 @@ class _Sweep:
         for node, arcs in enumerate(after):
             for m, (other, cost) in enumerate(arcs):
                 following[node, m], weight[node, m] = other, np.exp(cost)
-        found = scaled.held(
+        found = scaled.graph_posteriors(
             potentials,
             scaled.Arcs(
                 self.labels.numpy(), self.before.numpy(), self.weight.exp().numpy(), following, weight,
@@ -234,7 +234,7 @@ class _Sweep:
 
     def posteriors(self) -> GraphPosteriors:
         n, d, nodes = self.n, self.d, len(self.labels)
-        # alpha, and what enters a node (without its prior), by time; g in reverse time
+        # alpha, and the sum that enters a node (without its prior), by time; g in reverse time
         alpha = torch.full((n + 1, nodes + 1), NEVER, dtype=torch.float64)
         enter = torch.full((n + 1, nodes), NEVER, dtype=torch.float64)
         begin = torch.full((n + d, nodes), NEVER, dtype=torch.float64)
@@ -291,7 +291,7 @@ class _Sweep:
 
 
 def _active(graph: PhoneGraph, prior: Tensor, n: int) -> list[slice]:
-    """For each grid point the nodes that may begin, last or end there: from the first that may to the last."""
+    """For each grid point the range of nodes that may begin, continue or end there."""
     allowed = (prior > NEVER / 2).numpy()
     some = allowed.any(1)
     opens = np.where(some, allowed.argmax(1), n + 1)

@@ -1,8 +1,8 @@
 """Training a segmental CRF from recordings whose boundaries are labelled.
 
-Three things let it learn. It starts as a hybrid: durations and bigrams from counts, the factor a sum of the log-odds of a
-frame classifier trained first. The bigrams' and durations' weights take a larger step. And one dropout mask serves all
-candidates of a batch.
+Three things make it learn. It starts as a hybrid: durations and bigrams from counts, the factor a sum of the log-odds of a
+frame classifier that is trained first. The weights of bigrams and durations take a larger step. And one dropout mask serves
+all candidates of a batch.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Piece = tuple[int, int, int]
 class Example:
     """A labelled recording: its frames [T, 39] for each warp of the filter bank, and (start, end, label index) in seconds.
 
-    The segments touch and cover the recording from 0 on. `shift` is the bias of its labels, see `SegmentalTraining`.
+    The segments touch and cover the recording from 0. `shift` is the bias of its labels, see `SegmentalTraining`.
     """
 
     frames: Sequence[NDArray[np.floating]]
@@ -41,7 +41,7 @@ class Example:
 
 @dataclass(frozen=True)
 class Epoch:
-    """What one epoch came to: loss a segment (nats), the dev set's loss, seconds so far."""
+    """The result of an epoch: training loss and dev loss (nats per segment), and seconds since the start."""
 
     number: int
     stage: str
@@ -51,7 +51,7 @@ class Epoch:
 
 
 def snap(segments: Sequence[tuple[float, float, int]], steps: int, step: float, longest: int) -> list[Piece]:
-    """Segments on the grid, each at least one step, those above `longest` steps in equal pieces."""
+    """Segments on the grid, each at least one step long; those longer than `longest` steps are cut into equal pieces."""
     times = np.array([*(s[0] for s in segments), segments[-1][1]])
     at = np.clip(np.round(times / step).astype(int), 0, steps)
     at[0], at[-1] = 0, steps
@@ -83,8 +83,8 @@ def train(
     """Fit the model in place.
 
     Args:
-        warm: go on from its weights, without counts and without the epochs on frames.
-        normalised: keep its normaliser, which belongs to a frame network that was trained before.
+        warm: continue from its weights, without counts and without the epochs on frames.
+        normalised: keep its normaliser, which belongs to a frame network trained earlier.
 
     Raises:
         CorpusError: nothing to train on, or more segments than a recording has grid steps.
@@ -93,7 +93,7 @@ def train(
         raise CorpusError("expected labelled recordings to train on, got none")
     if not (warm or normalised):
         fit_normaliser(model, examples)
-    return _Run(model, examples, dev, training, warm, report, stop).all_epochs()
+    return _Run(model, examples, dev, training, warm, report, stop).run()
 
 
 class _Run:
@@ -122,7 +122,7 @@ class _Run:
             betas=(0.9, 0.98),
         )
 
-    def all_epochs(self) -> list[Epoch]:
+    def run(self) -> list[Epoch]:
         t = self.training
         pretraining = 0 if self.warm else t.pretraining
         for stage, count in (("frames", pretraining), ("segments", t.epochs)):
@@ -132,7 +132,7 @@ class _Run:
                 if self.stop is not None and self.stop():
                     return self.epochs
                 loss = self._epoch(stage, n, count)
-                held = self.held_out() if stage == "segments" and self.dev else None
+                held = self._dev_loss() if stage == "segments" and self.dev else None
                 self.epochs.append(Epoch(n + 1, stage, loss, held, time.monotonic() - self.began))
                 if self.report is not None:
                     self.report(self.epochs[-1])
@@ -142,7 +142,7 @@ class _Run:
     def _epoch(self, stage: str, number: int, count: int) -> float:
         random = np.random.default_rng([self.training.seed, number, stage == "segments"])
         torch.manual_seed(int(random.integers(2**31)))
-        batches = batched(self.examples, self.training.batch_frames, random)
+        batches = make_batches(self.examples, self.training.batch_frames, random)
         self.model.train()
         total, weight = 0.0, 0
         for n, batch in enumerate(batches):
@@ -168,7 +168,7 @@ class _Run:
             # the grid begins at any frame of the first step, so that each frame can be a boundary
             cut = 0 if random is None else int(random.integers(stride))
             shift = self.training.shift + e.shift - cut * FRAME
-            segments = moved(e.segments, shift)
+            segments = shift_boundaries(e.segments, shift)
             frames = model.normalise(np.asarray(e.frames[warp], dtype=np.float32))[cut:]
             count = max(1, round(segments[-1][1] / settings.step))
             rows.append(torch.from_numpy(frames[: count * stride + 1]))
@@ -196,20 +196,20 @@ class _Run:
         loss = -likelihood.sum() / pieces
         return (loss if random is None else loss + self.training.frame_loss * by_frame), pieces
 
-    def held_out(self) -> float:
-        """Segmental loss of the dev set, nats a segment."""
+    def _dev_loss(self) -> float:
+        """Segmental loss of the dev set (nats per segment)."""
         self.model.eval()
         total, weight = 0.0, 0
         with torch.no_grad():
-            for batch in batched(self.dev, self.training.batch_frames, None):
+            for batch in make_batches(self.dev, self.training.batch_frames, None):
                 loss, segments = self._loss([self.dev[k] for k in batch], None, "segments")
                 total += float(loss) * segments
                 weight += segments
         return total / max(1, weight)
 
 
-def moved(segments: Sequence[tuple[float, float, int]], shift: float) -> list[tuple[float, float, int]]:
-    """Boundaries moved by `shift` seconds; the recording's ends stay, the end less what a negative shift cuts off."""
+def shift_boundaries(segments: Sequence[tuple[float, float, int]], shift: float) -> list[tuple[float, float, int]]:
+    """Move boundaries by `shift` seconds. The recording still starts at 0; a negative shift cuts its end."""
     last = segments[-1][1] + min(shift, 0.0)
     times = [0.0, *(min(max(s[0] + shift, 0.0), last) for s in segments[1:]), last]
     return [(times[n], times[n + 1], s[2]) for n, s in enumerate(segments)]
@@ -222,8 +222,8 @@ def frame_labels(segments: Sequence[tuple[float, float, int]], count: int) -> ND
     return np.array([s[2] for s in segments])[at]
 
 
-def batched(examples: Sequence[Example], frames: int, random: np.random.Generator | None) -> list[list[int]]:
-    """Recordings of like length together, so many frames a batch; batches in a drawn order."""
+def make_batches(examples: Sequence[Example], frames: int, random: np.random.Generator | None) -> list[list[int]]:
+    """Batches of recordings of similar length, at most `frames` frames per batch, in random order."""
     lengths = np.array([len(e.frames[0]) for e in examples], dtype=float)
     if random is not None:
         lengths *= np.exp(random.normal(0.0, 0.03, len(lengths)))
@@ -239,7 +239,7 @@ def batched(examples: Sequence[Example], frames: int, random: np.random.Generato
 
 
 def fit_normaliser(model: SemiCRF, examples: Sequence[Example]) -> None:
-    """Mean and deviation of the frames of all recordings."""
+    """Set mean and deviation from the frames of all recordings."""
     count, total, squares = 0, 0.0, 0.0
     for e in examples:
         x = np.asarray(e.frames[0], dtype=np.float64)
@@ -251,7 +251,7 @@ def fit_normaliser(model: SemiCRF, examples: Sequence[Example]) -> None:
 
 
 def start_from_counts(model: SemiCRF, examples: Sequence[Example]) -> None:
-    """Durations, bigrams, first and last labels as relative frequencies: an HSMM to begin with."""
+    """Set durations, bigrams, first and last labels to relative frequencies, so that training starts from an HSMM."""
     settings, k = model.settings, model.labels
     step, longest = settings.step, round(settings.max_duration / settings.step)
     durations = np.full((len(model.durations), k), 0.02)
@@ -276,6 +276,6 @@ def start_from_counts(model: SemiCRF, examples: Sequence[Example]) -> None:
 
 
 def build(settings: SegmentalSettings, labels: int, seed: int) -> SemiCRF:
-    """A model with drawn weights."""
+    """A model with random weights."""
     torch.manual_seed(seed)
     return SemiCRF(settings, labels)

@@ -1,10 +1,10 @@
-"""A flat start: boundaries for phones of which only the order is known, from hidden Markov models of single phones.
+"""A flat start: boundaries for phones whose order alone is known, from hidden Markov models of single phones.
 
     U  recordings of a batch   T  frames   S  states of the longest chain   C  classes (3 for each label)   F  values of a frame
 
-Each phone is three states in a row with a diagonal Gaussian each, and all begin alike, with every recording cut into equal
-parts; Baum-Welch (Rabiner 1989) then moves the boundaries to where the sounds differ, as Kaldi's and HTK's monophone systems
-do. What this gives is good enough for a segmental CRF to be trained on, and much worse than what that finds then.
+Each phone is three states in a row with a diagonal Gaussian each. All start alike, from recordings cut into equal parts;
+Baum-Welch (Rabiner 1989) then moves the boundaries to where the sounds differ, as in the monophone systems of Kaldi and HTK.
+The result is good enough to train a segmental CRF on, which then finds much better boundaries.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from phonechain.features.errors import CorpusError
 
 STATES = 3
-"""States of a phone: begin, middle, end. A phone lasts as many frames at least."""
+"""States of a phone: begin, middle, end. A phone lasts at least this many frames."""
 
 LEAST = -1e30
 FLOOR = 0.02
@@ -32,14 +32,14 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Chain:
-    """What is said in a recording: label indices in order; `optional[n]` is true where the n-th may be left out."""
+    """What is said in a recording: label indices in order; `optional[n]` is true if the n-th may be left out."""
 
     labels: Sequence[int]
     optional: Sequence[bool] = ()
 
     @property
     def shortest(self) -> int:
-        """Frames that it needs at least."""
+        """Fewest frames that it needs."""
         return STATES * (len(self.labels) - sum(self.optional))
 
 
@@ -56,7 +56,7 @@ class Monophones:
         self.stay = np.full(self.classes, 0.6)
 
     def fit(self, frames: Sequence[NDArray[np.floating]], chains: Sequence[Chain], *, rounds: int = 16) -> list[float]:
-        """Baum-Welch from equal parts on; the log-likelihood a frame of each round.
+        """Baum-Welch, starting from equal parts; returns the log-likelihood per frame of each round.
 
         Args:
             frames: [T, F] of each recording, normalised.
@@ -90,9 +90,9 @@ class Monophones:
         return found
 
     def boundaries(self, frames: Sequence[NDArray[np.floating]], chains: Sequence[Chain]) -> list[Array]:
-        """[P + 1] for each recording: the medians of where its phones begin, in frames, and its end.
+        """[P + 1] for each recording: the median start of each phone, in frames, and the recording's end.
 
-        A phone that is left out begins where the one after it does.
+        An omitted phone begins where the next one does.
         """
         found: list[Array] = [np.zeros(0)] * len(frames)
         for batch in _batches(frames):
@@ -209,7 +209,7 @@ def _classes(chain: Chain) -> NDArray[np.int64]:
 
 
 def _crossing(reached: Array) -> float:
-    """Frame at which a probability that never falls gets past one half, between centres if it is there."""
+    """Frame at which a non-decreasing probability passes one half, interpolated between centres."""
     after = int(np.argmax(reached >= 0.5)) if reached[-1] >= 0.5 else len(reached)
     if after == 0 or after == len(reached):
         return float(after)
@@ -218,7 +218,7 @@ def _crossing(reached: Array) -> float:
 
 
 def _batches(frames: Sequence[NDArray[np.floating]]) -> list[list[int]]:
-    """Recordings of like length together."""
+    """Batches of recordings of similar length."""
     batches: list[list[int]] = []
     for n in sorted(range(len(frames)), key=lambda k: len(frames[k])):
         if not batches or (len(batches[-1]) + 1) * len(frames[n]) > FRAMES_AT_ONCE:

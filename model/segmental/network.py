@@ -20,13 +20,13 @@ INPUTS = 3 * STATIC
 """Values of a frame: 13 static ones, their first and second derivatives."""
 
 PLAIN = INPUTS + 3
-"""Channels that every track has: the frame's values, its flux, the flux's logarithm, and a one."""
+"""Channels of every track: the frame's values, its flux, the logarithm of the flux, and a one."""
 
 FRAME = 0.010
 """Seconds between two frames."""
 
 PRIOR = 300.0
-"""Frames' worth of the training set's statistics that a recording's own are mixed with."""
+"""Weight, in frames, of the training set's statistics when a recording's own are mixed with them."""
 
 
 class SemiCRF(nn.Module):
@@ -131,20 +131,20 @@ class FrameNetwork(nn.Module):
         half = self.norms[1](functional.gelu(self.wide(near.transpose(1, 2)).transpose(1, 2)))
         half = self.dropout(half)
         counts = (lengths + 1) // 2
-        turned = _turned(half, counts)
-        both = torch.cat([self.there(half)[0], _turned(self.back(turned)[0], counts)], 2)
-        whole = _doubled(both, x.shape[1])
+        turned = _reverse(half, counts)
+        both = torch.cat([self.there(half)[0], _reverse(self.back(turned)[0], counts)], 2)
+        whole = _upsample(both, x.shape[1])
         return self.dropout(functional.gelu(self.join(torch.cat([whole, near], 2)))) * inside
 
 
-def _turned(x: Tensor, lengths: Tensor) -> Tensor:
-    """Each row turned round inside its own length; what is past it stays."""
+def _reverse(x: Tensor, lengths: Tensor) -> Tensor:
+    """Each row reversed within its own length; what is past it stays."""
     at = torch.arange(x.shape[1])
     index = torch.where(at < lengths[:, None], lengths[:, None] - 1 - at, at)
     return x.gather(1, index[..., None].expand(-1, -1, x.shape[2]))
 
 
-def _doubled(x: Tensor, length: int) -> Tensor:
+def _upsample(x: Tensor, length: int) -> Tensor:
     """[B, T / 2, C] -> [B, T, C]: frames between two are their mean."""
     following = torch.cat([x[:, 1:], x[:, -1:]], 1)
     return torch.stack([x, 0.5 * (x + following)], 2).flatten(1, 2)[:, :length]

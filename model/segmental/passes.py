@@ -1,4 +1,4 @@
-"""What lies between the passes of an alignment and its answer: priors, windows, the path that is answered, labels heard."""
+"""Steps between the two passes of an alignment and its answer: priors, search masks, the best path, posteriors of labels."""
 
 from __future__ import annotations
 
@@ -11,37 +11,37 @@ from phonechain.model.segmental.graph import GraphPosteriors, PhoneGraph
 from phonechain.model.segmental.sums import NEVER
 
 KEPT = 1e-4
-"""Posterior that the first pass must leave at a grid point for the second to look there."""
+"""Least posterior of a grid point in the first pass for the second to search there."""
 
 
-def path(graph: PhoneGraph, posteriors: GraphPosteriors) -> list[int]:
-    """The nodes that are answered: each word's most probable variant, and silences more probable than not."""
-    passed = posteriors.passed
+def best_path(graph: PhoneGraph, posteriors: GraphPosteriors) -> list[int]:
+    """The nodes of the answer: the most probable variant of each word, and the silences that are more probable than not."""
+    visited = posteriors.visited
     best: dict[int, tuple[float, int]] = {}
     for n, node in enumerate(graph.nodes):
         if node.word is not None and node.position == 0:
-            best[node.word] = max(best.get(node.word, (-1.0, 0)), (float(passed[n]), -node.variant))
+            best[node.word] = max(best.get(node.word, (-1.0, 0)), (float(visited[n]), -node.variant))
     chosen = []
     for n, node in enumerate(graph.nodes):
         if node.word is None:
-            if passed[n] > 0.5:
+            if visited[n] > 0.5:
                 chosen.append(n)
         elif node.variant == -best[node.word][1]:
             chosen.append(n)
     return chosen
 
 
-def near(starts: Tensor, spread: float, window: float, steps: int, step: float) -> Tensor:
-    """[P, N + 1] log weights: normal around given starts, nothing outside the window; the first begins the recording."""
+def start_prior(starts: Tensor, spread: float, window: float, steps: int, step: float) -> Tensor:
+    """[P, N + 1] log weights: normal around given starts, NEVER outside the window; the first node begins the recording."""
     off = torch.arange(steps + 1, dtype=torch.float64) * step - starts[:, None]
     prior = torch.where(off.abs() <= max(window, step), -0.5 * (off / spread) ** 2, NEVER)
     prior[0, 0] = 0.0
     return prior
 
 
-def where(first: GraphPosteriors, fine: int, ratio: float) -> Tensor:
-    """[P, N fine + 1]: 0 within a coarse step of where the first pass leaves a node some probability, else NEVER."""
-    kept = first.begin > KEPT * np.maximum(first.passed[:, None], KEPT)
+def search_mask(first: GraphPosteriors, fine: int, ratio: float) -> Tensor:
+    """[P, fine + 1] log weights: 0 within a coarse step of where a node is still possible after the first pass, else NEVER."""
+    kept = first.begin > KEPT * np.maximum(first.visited[:, None], KEPT)
     wide = kept.copy()
     wide[:, 1:] |= kept[:, :-1]
     wide[:, :-1] |= kept[:, 1:]
@@ -51,8 +51,8 @@ def where(first: GraphPosteriors, fine: int, ratio: float) -> Tensor:
     return torch.where(torch.from_numpy(allowed), 0.0, NEVER).to(torch.float64)
 
 
-def occupancy(segments: NDArray[np.float32]) -> NDArray[np.float64]:
-    """[N, K] posterior of the label that each step of the grid is in, from those of segments [N, D, K]."""
+def label_posteriors(segments: NDArray[np.float32]) -> NDArray[np.float64]:
+    """[N, K] posterior of the label at each step of the grid, from the posteriors of segments [N, D, K]."""
     n, d, k = segments.shape
     change = np.zeros((n + 1, k))
     change[1:] -= segments.sum(1)
@@ -62,8 +62,8 @@ def occupancy(segments: NDArray[np.float32]) -> NDArray[np.float64]:
     return shares
 
 
-def mean(track: NDArray[np.float64], start: float, end: float, step: float) -> NDArray[np.float64]:
-    """[K] mean of a track [N, K] of steps between two times."""
+def mean_between(track: NDArray[np.float64], start: float, end: float, step: float) -> NDArray[np.float64]:
+    """[K] mean between two times (s) of a track [N, K] over grid steps."""
     edges = np.arange(len(track) + 1) * step
     share = np.clip(np.minimum(edges[1:], end) - np.maximum(edges[:-1], start), 0.0, None)
     if share.sum() <= 0.0:

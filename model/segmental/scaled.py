@@ -1,13 +1,13 @@
-"""The sums of `sums` and `graph` for one recording, in scaled probabilities: the same answers several times as fast.
+"""The sums of `sums` and `graph` for one recording in scaled probabilities: the same answers, several times faster.
 
     N  grid steps      D  longest duration, steps      K  labels      P  nodes of a graph      M  most arcs at a node
 
-Logarithms are what sums over segmentations spend their time on. Here each score is raised once, after a gauge has been taken
-off it: a constant for each grid step, shared by all segmentations, that keeps what is left near one. Rows of sums are scaled
-whenever they leave [1/ROOM, ROOM]. In double precision that leaves out what is less than about 1e-200 of the best at its
-time. Where potentials are too large for that the functions return None, and the logarithmic ones serve.
+Sums over segmentations in logarithms spend their time on exp and log. Here each score is exponentiated once, after a gauge
+has been subtracted: a constant per grid step, shared by all segmentations, that keeps the results near one. Rows of sums are
+rescaled whenever they leave [1/ROOM, ROOM]. In double precision this loses only what is below about 1e-200 of the best at
+its time. Where potentials are too large for that, the functions return None, and the caller uses logarithms.
 
-A graph's sweep also narrows to the nodes whose sums are above exp(-BEAM) of the best at that moment: a path that was ever
+A graph's sweep is also limited to the nodes whose sums are above exp(-BEAM) of the best at that time: a path that was ever
 worse than the best by BEAM nats is left out.
 """
 
@@ -23,28 +23,28 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 ROOM = 1e80
-"""Sums are scaled when they leave [1 / ROOM, ROOM]."""
+"""Sums are rescaled when they leave [1 / ROOM, ROOM]."""
 
 LARGEST = 100.0
-"""Nats above the gauge that a score may have."""
+"""Most nats of a score above the gauge."""
 
 SPREAD = 200.0
-"""Nats that the weights of n-grams and arcs may have, either way."""
+"""Largest absolute weight of an n-gram or arc, in nats."""
 
 BEAM = 150.0
-"""Nats below the best of its moment from which on a node of a graph is left out."""
+"""A node of a graph is left out when it is this many nats below the best at that time."""
 
 EVERY = 8
-"""Grid steps between two looks at which nodes can be left out."""
+"""Grid steps between prunings of the nodes."""
 
 
 @dataclass(frozen=True)
 class Potentials:
-    """exp of the scores of a recording less a gauge; zero for what would begin before it.
+    """exp(scores - gauge) of a recording; zero for segments that would begin before it.
 
     Attributes:
         padded: [N + D, D, K]; the last D rows are zero.
-        gauge: [N + 1] what was taken off a segmentation up to each grid point.
+        gauge: [N + 1] what was subtracted from a segmentation up to each grid point.
     """
 
     padded: Array
@@ -79,12 +79,14 @@ class Potentials:
 
     @cached_property
     def beginning(self) -> Array:
-        """[N, D, K] by the grid point of the beginning; zero for what would end after the recording."""
+        """[N, D, K] by the grid point of the start; zero for segments that would end after the recording."""
         a, b, c = self.padded.strides
         return as_strided(self.padded, self.ending.shape, (a, a + b, c))
 
 
-def free(p: Potentials, bigram: Array, first: Array, last: Array) -> tuple[float, NDArray[np.float32]] | None:
+def free_posteriors(
+    p: Potentials, bigram: Array, first: Array, last: Array
+) -> tuple[float, NDArray[np.float32]] | None:
     """log Z of all segmentations and the posteriors of all segments [N, D, K]; None where the weights are too large."""
     n, d, k = p.ending.shape
     if max(float(np.abs(w).max()) for w in (bigram, first, last)) > SPREAD:
@@ -132,10 +134,10 @@ def free(p: Potentials, bigram: Array, first: Array, last: Array) -> tuple[float
 
 
 def _rescale(rows: Array, scales: Array, scale: float) -> float | None:
-    """Bring the newest message, `rows[0]`, back into range, and with it the older ones that are still in use.
+    """Bring the newest message, `rows[0]`, back into range, together with the older ones that are still in use.
 
-    Returns the logarithm that the messages have been divided by so far, which `scales` keep for each; None where the
-    message has vanished or overflowed.
+    Returns the logarithm of what the messages have been divided by so far, which `scales` keep for each of them; None where
+    the message has vanished or overflowed.
     """
     top = float(rows[0].max())
     if 1 / ROOM < top < ROOM:
@@ -155,10 +157,10 @@ class Arcs:
 
     Attributes:
         labels: [P] label of each node.
-        before, before_weight: [P, M] nodes before each (P stands for none) and the factor of each arc.
-        after, after_weight: the same of the nodes after.
-        start, final, loop: [P] factors of being first, last, and of one piece more.
-        reach: [P] the last node that this one or one before it leads to.
+        before, before_weight: [P, M] nodes before each (P means none) and the factor of each arc.
+        after, after_weight: the same for the nodes after.
+        start, final, loop: [P] factors of being first, being last, and of one more piece.
+        reach: [P] the last node that this one or an earlier one leads to.
     """
 
     labels: NDArray[np.int64]
@@ -172,14 +174,14 @@ class Arcs:
     reach: NDArray[np.int64]
 
 
-def held(
+def graph_posteriors(
     p: Potentials, arcs: Arcs, prior: Array | None, ranges: list[slice] | None
 ) -> tuple[float, Array, Array] | None:
-    """log Z of a graph, posteriors of where its nodes begin and end [P, N + 1] each; None where this module cannot say.
+    """log Z of a graph, and posteriors of its nodes' starts and ends, [P, N + 1] each; None where scaling fails.
 
     Args:
         prior: [N + 1, P] factor of a node that begins at a grid point.
-        ranges: nodes that matter at each grid point; None lets the beam find them.
+        ranges: active nodes at each grid point; None lets the beam find them.
     """
     n, d, _ = p.ending.shape
     nodes = len(arcs.labels)

@@ -1,4 +1,4 @@
-"""Single segmentations out of all: the most probable, drawn ones, and the one with the most expected right segments.
+"""Single segmentations: the most probable one, samples, and the one with the most expected correct segments.
 
 B  recordings      N  grid steps      D  longest duration, steps      K  labels
 """
@@ -17,7 +17,7 @@ Segments = list[tuple[int, int, int]]
 
 
 def viterbi(lattice: Lattice) -> tuple[list[Segments], Tensor]:
-    """The most probable segmentation of each recording, and its log-potential [B]; of equals, any."""
+    """The most probable segmentation of each recording, and its log-potential [B]; ties are broken arbitrarily."""
     scores, steps = lattice.scores.detach(), lattice.steps
     b, n, d, k = scores.shape
     best = scores.new_full((b, n + 1, k), NEVER, dtype=torch.float64)
@@ -69,7 +69,7 @@ def sample(lattice: Lattice, count: int, generator: torch.Generator | None = Non
     return drawn
 
 
-def tolerant(posteriors: NDArray[np.floating], tolerance: int) -> NDArray[np.floating]:
+def posteriors_within(posteriors: NDArray[np.floating], tolerance: int) -> NDArray[np.floating]:
     """[N, D, K]: posterior that there is a segment of that label with both ends within `tolerance` steps of these.
 
     From the posteriors of exact segments, [N, D, K]. An upper bound where two such segments of one label fit into the
@@ -100,7 +100,7 @@ def posterior_decoding(posteriors: NDArray[np.floating], *, tolerance: int = 1, 
         posteriors: [N, D, K] of one recording; D is cut to N.
     """
     n, d = len(posteriors), min(posteriors.shape[1], len(posteriors))
-    near = tolerant(posteriors[:, :d], tolerance)
+    near = posteriors_within(posteriors[:, :d], tolerance)
     label = near.argmax(2)
     gain = near.max(2) - cost
     best, back = np.full(n + 1, NEVER), np.zeros(n + 1, dtype=int)
@@ -118,10 +118,10 @@ def posterior_decoding(posteriors: NDArray[np.floating], *, tolerance: int = 1, 
     return segments[::-1]
 
 
-def merged(segments: Segments, longest: int, always: int | None = None) -> Segments:
-    """Pieces of one phone made one: neighbours of a label that together outlast the longest candidate.
+def merge_pieces(segments: Segments, longest: int, always: int | None = None) -> Segments:
+    """Join pieces of one phone: neighbours with the same label that together outlast the longest candidate.
 
-    Shorter ones are two phones ("bus stop"), except of the label `always`: two silences in a row are one.
+    Shorter ones are two phones ("bus stop"), unless the label is `always`: two silences in a row are one.
     """
     out: Segments = []
     for start, end, label in segments:

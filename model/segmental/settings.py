@@ -61,7 +61,7 @@ class SegmentalSettings(_Settings):
 
 @dataclass(frozen=True)
 class SegmentalTraining(_Settings):
-    """How it learns.
+    """How a segmental CRF is trained.
 
     Attributes:
         epochs, pretraining: epochs of the segmental loss; before them, of the frames' labels alone.

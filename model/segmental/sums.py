@@ -3,16 +3,16 @@
     B  recordings      N  grid steps of the longest      D  longest duration, steps      K  labels
 
 A first-order segmental CRF (Sarawagi and Cohen 2004). `scores[b, n, d, y]` belongs to the segment labelled y that ends at
-grid point n + 1 and lasts d + 1 steps; of what would begin before the recording the scores may be anything finite. With
+grid point n + 1 and lasts d + 1 steps; scores of segments that would begin before the recording may be anything finite. With
 g and alpha in logs,
 
     alpha_t[y] = LSE_d  g_{t-d}[y] + scores[t-1, d-1, y]        a segment y ends at t
     g_t[y]     = LSE_y' alpha_t[y'] + bigram[y', y]             a segment y begins at t;  g_0 = first
 
-so that a step costs D K + K^2, and nothing of size N D K^2 exists. The way forward leaves in the place of each score the
-probability of its duration, given its end and label. The way back multiplies by these, and by those of the labels before:
-probabilities throughout, without an exponential and without a scale of their own, so that the marginals are as exact for
-potentials of hundreds of nats as for small ones.
+so that a step costs D K + K^2, and nothing of size N D K^2 exists. The forward sweep replaces each score by the probability
+of its duration, given its end and label. The backward sweep multiplies by these probabilities and by those of the preceding
+labels. It works with probabilities throughout, needing neither exponentials nor scaling, so that the marginals are as exact
+for potentials of hundreds of nats as for small ones.
 """
 
 from __future__ import annotations
@@ -97,16 +97,16 @@ class Segmentation:
 
 def log_z(lattice: Lattice) -> Tensor:
     """[B] log of the sum over all segmentations; differentiable."""
-    return -_Surprise.apply(lattice.steps, None, *lattice.tensors)
+    return -_LogProbability.apply(lattice.steps, None, *lattice.tensors)
 
 
 def log_likelihood(lattice: Lattice, gold: Segmentation) -> Tensor:
     """[B] log p(segmentation | sound), differentiable; value and gradient come from the same two sweeps."""
-    return _Surprise.apply(lattice.steps, gold, *lattice.tensors)
+    return _LogProbability.apply(lattice.steps, gold, *lattice.tensors)
 
 
 def score(lattice: Lattice, gold: Segmentation) -> Tensor:
-    """[B] log-potential of one segmentation a recording, in double precision."""
+    """[B] log-potential of one segmentation per recording, in double precision."""
     total = lattice.scores.new_zeros(len(lattice.steps), dtype=torch.float64)
     total.index_add_(
         0, gold.recording, lattice.scores[gold.recording, gold.end, gold.duration, gold.label].to(torch.float64)
@@ -132,7 +132,7 @@ def _borders(gold: Segmentation) -> tuple[Tensor, Tensor, Tensor]:
     return torch.cat([edge, ~inside]), torch.cat([~inside, edge]), inside
 
 
-class _Surprise(torch.autograd.Function):
+class _LogProbability(torch.autograd.Function):
     """log p of a segmentation, or -log Z without one."""
 
     @staticmethod
@@ -177,14 +177,14 @@ class _Surprise(torch.autograd.Function):
 
 @dataclass(frozen=True)
 class Forward:
-    """What the way forward leaves.
+    """The result of the forward sweep.
 
     Attributes:
         log_z: [B] in double precision.
         alpha: [B, N + 1, K], each row less its maximum; entry 0 is never reached.
-        begin: [B, N + D, K] g in reverse time: g_t stands at N - 1 - t, so that a window of it runs along D.
-        offset: [B, N + D] what was taken off alpha_t and g_t, in double precision and the order of `begin`: without it
-            sums over a long recording would outgrow what single precision resolves.
+        begin: [B, N + D, K] g in reverse time: g_t is at N - 1 - t, so that a window of it runs along D.
+        offset: [B, N + D] what was subtracted from alpha_t and g_t, in double precision and the order of `begin`: without
+            it, sums over a long recording would exceed what single precision resolves.
         durations: [B, N, D, K] p(d | end, label), or None.
     """
 
@@ -196,7 +196,7 @@ class Forward:
 
 
 def forward(lattice: Lattice, *, durations: bool = False) -> Forward:
-    """The sums over what lies before each grid point; with the posteriors of durations if asked."""
+    """The sums over everything before each grid point; with the posteriors of durations if `durations` is set."""
     scores, steps = lattice.scores, lattice.steps
     b, n, d, k = scores.shape
     alpha = scores.new_full((b, n + 1, k), NEVER)
@@ -244,14 +244,14 @@ def _sweeps(lattice: Lattice) -> Marginals:
             ending += product.backward(way.alpha[:, t], way.begin[:, n - 1 - t], beginning[:, n - 1 - t], bigrams)
         segments[:, t - 1].mul_(ending[:, None])
         beginning[:, n - t : n - t + d] += segments[:, t - 1]
-    return Marginals(way.log_z, segments, product.finished(bigrams), beginning[:, n - 1].clone(), last)
+    return Marginals(way.log_z, segments, product.complete_bigrams(bigrams), beginning[:, n - 1].clone(), last)
 
 
 class _Product:
-    """The sum over the label before, g[y] = LSE_y' alpha[y'] + bigram[y', y], and the way back through it.
+    """The sum over the preceding label, g[y] = LSE_y' alpha[y'] + bigram[y', y], and its backward pass.
 
-    As a product of exponentials in double precision, which loses nothing that matters while the bigrams' range is under
-    SAFE_SPREAD; term by term above.
+    Computed as a product of exponentials in double precision, which loses nothing that matters while the range of the
+    bigrams is below SAFE_SPREAD; above it, term by term.
     """
 
     def __init__(self, bigram: Tensor) -> None:
@@ -267,7 +267,7 @@ class _Product:
         return (a.exp() @ self.table).log_().add_(self.top).clamp_min_(NEVER)
 
     def backward(self, alpha: Tensor, begin: Tensor, beginning: Tensor, bigrams: Tensor) -> Tensor:
-        """[B, K] posterior of the label that ends where one begins; adds to `bigrams` what `finished` completes."""
+        """[B, K] posterior of the label that ends where one begins; adds to `bigrams` what `complete_bigrams` completes."""
         a, g, p = alpha.to(torch.float64), begin.to(torch.float64), beginning.to(torch.float64)
         if not self.safe:
             pairs = (a[:, :, None] + self.bigram - g[:, None, :]).clamp_max_(0.0).exp_() * p[:, None, :]
@@ -278,6 +278,6 @@ class _Product:
         bigrams.baddbmm_(before[:, :, None], after[:, None, :])
         return (before * (after @ self.table.T)).to(alpha.dtype)
 
-    def finished(self, bigrams: Tensor) -> Tensor:
-        """Expected bigrams from what `backward` has added up."""
+    def complete_bigrams(self, bigrams: Tensor) -> Tensor:
+        """Expected bigrams from the sums of `backward`."""
         return bigrams.mul_(self.table) if self.safe else bigrams

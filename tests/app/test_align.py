@@ -93,7 +93,7 @@ def test_a_folder_with_its_transcripts(capsys, tmp_path):
     rows = list(csv.DictReader((tmp_path / "t.csv").open()))
     assert {row["file"] for row in rows} == {"a/u.flac", "d/u.flac"}
     assert [float(r["within_20_ms"]) for r in rows] == sorted(float(r["within_20_ms"]) for r in rows)
-    assert "the sound does not bear the transcript out" in err
+    assert "the sound does not match the transcript" in err
     assert "aligned" in err
     assert "of 2 recordings" in err
     assert "Least certain boundaries" in shown

@@ -11,7 +11,7 @@ from phonechain.features.errors import CorpusError
 from phonechain.features.segments import Segment, Utterance
 from phonechain.features.words.dictionary import Pronunciation
 from phonechain.model.segmental.aligner import PhoneAligner
-from phonechain.model.segmental.fitting import Transcribed, touching
+from phonechain.model.segmental.fitting import TranscribedRecording, cover_recording
 from phonechain.model.segmental.settings import SegmentalSettings, SegmentalTraining
 from phonechain.model.segmental.transcripts import Word
 
@@ -80,7 +80,7 @@ def test_boundaries_are_learnt_from_labelled_ones(fitted, corpus, tmp_path):
 
 def test_boundaries_are_learnt_from_the_order_alone(corpus):
     said = [
-        Transcribed(
+        TranscribedRecording(
             u.id, u.audio, [Word(str(s.label), [Pronunciation((str(s.label),))]) for s in u.segments], phones=True
         )
         for u in corpus[:12]
@@ -94,7 +94,7 @@ def test_words_with_silence_that_nobody_wrote_down(corpus):
     said = []
     for u in corpus[:12]:
         words = [Word(str(s.label), [Pronunciation((str(s.label),))]) for s in u.segments if s.label != "sil"]
-        said.append(Transcribed(u.id, u.audio, words))
+        said.append(TranscribedRecording(u.id, u.audio, words))
     flat = _aligner(2).fit_flat(said, rounds=1)
     assert "SIL" in flat.labels_
     u = corpus[12]
@@ -114,7 +114,7 @@ def test_another_label_set_keeps_what_hears(fitted, corpus):
     training = SegmentalTraining(epochs=0, pretraining=0)
     other = PhoneAligner(SegmentalSettings(units=8), training=training).fit(spelled, [], base=fitted)
     assert other.labels_ == ["SIL", "h", "l", "m", "s"]  # none of these is a name of silence
-    mine, theirs = other._ready().state_dict(), fitted._ready().state_dict()
+    mine, theirs = other._require_network().state_dict(), fitted._require_network().state_dict()
     hears = [name for name in theirs if name.startswith("network.") or name in ("mean", "deviation")]
     assert len(hears) > 10
     assert all((mine[name] == theirs[name]).all() for name in hears)
@@ -124,7 +124,7 @@ def test_another_label_set_keeps_what_hears(fitted, corpus):
 def test_the_same_labels_keep_every_weight(fitted, corpus):
     training = SegmentalTraining(epochs=0, pretraining=0)
     other = PhoneAligner(SegmentalSettings(units=8), training=training).fit(corpus[:10], [], base=fitted)
-    mine, theirs = other._ready().state_dict(), fitted._ready().state_dict()
+    mine, theirs = other._require_network().state_dict(), fitted._require_network().state_dict()
     assert all((mine[name] == theirs[name]).all() for name in theirs)
 
 
@@ -143,7 +143,7 @@ def test_nothing_to_train_on(corpus):
 
 def test_gaps_and_neighbouring_silences_become_one():
     segments = [Segment(0.1, 0.2, "a"), Segment(0.3, 0.4, "SIL"), Segment(0.4, 0.5, None), Segment(0.5, 0.6, "b")]
-    assert touching(segments, 1.0, "sil") == [
+    assert cover_recording(segments, 1.0, "sil") == [
         Segment(0.0, 0.1, "sil"),
         Segment(0.1, 0.2, "a"),
         Segment(0.2, 0.5, "sil"),

@@ -92,7 +92,7 @@ def test_posteriors_are_sums_over_every_way(seed, n, d, g, kind, spread):
     assert got.log_z == pytest.approx(z, rel=1e-12, abs=1e-9)
     np.testing.assert_allclose(got.begin, begin, atol=1e-9)
     np.testing.assert_allclose(got.end, end, atol=1e-9)
-    np.testing.assert_allclose(got.passed, begin.sum(1), atol=1e-9)
+    np.testing.assert_allclose(got.visited, begin.sum(1), atol=1e-9)
 
 
 def test_a_graph_of_everything_is_the_free_chain_where_every_phone_is_one_piece():

@@ -23,7 +23,7 @@ def lattice(seed: int, size: float = 2.0, drift: float = 0.0, steps: int = STEPS
 def free(x: sums.Lattice, factor: float = 1.0) -> tuple[float, np.ndarray] | None:
     p = scaled.Potentials.of(x.scores[0].numpy())
     assert p is not None
-    return scaled.free(p, factor * x.bigram.numpy(), x.first.numpy(), x.last.numpy())
+    return scaled.free_posteriors(p, factor * x.bigram.numpy(), x.first.numpy(), x.last.numpy())
 
 
 @pytest.mark.parametrize(("size", "drift"), [(1.0, 0.0), (6.0, 0.0), (2.0, 90.0), (2.0, -90.0)])

@@ -49,7 +49,7 @@ def test_tolerant_posteriors_and_their_best_segmentation(seed, n, d, k, w):
     x = lattice(seed, [n], d, k)
     found, potentials = everything(x, 0)
     p = torch.softmax(potentials, 0).numpy()
-    near = search.tolerant(sums.marginals(x).segments[0].numpy(), w)
+    near = search.posteriors_within(sums.marginals(x).segments[0].numpy(), w)
 
     def expected(i, j, y):
         return sum(
@@ -68,5 +68,5 @@ def test_tolerant_posteriors_and_their_best_segmentation(seed, n, d, k, w):
 
 def test_pieces_become_one_where_one_candidate_could_not_hold_them():
     pieces = [(0, 5, 1), (5, 9, 1), (9, 12, 2), (12, 14, 2), (14, 15, 0), (15, 16, 0)]
-    assert search.merged(pieces, 6) == [(0, 9, 1), (9, 12, 2), (12, 14, 2), (14, 15, 0), (15, 16, 0)]
-    assert search.merged(pieces, 6, always=0)[-1] == (14, 16, 0)
+    assert search.merge_pieces(pieces, 6) == [(0, 9, 1), (9, 12, 2), (12, 14, 2), (14, 15, 0), (15, 16, 0)]
+    assert search.merge_pieces(pieces, 6, always=0)[-1] == (14, 16, 0)
