@@ -8,7 +8,7 @@ from typing import Literal
 
 from phonechain.app.alignment.transcripts import Pronouncer, guessed_notice
 from phonechain.features import annotation as notation
-from phonechain.features.annotation import Annotation
+from phonechain.features.annotation import Annotation, timit
 from phonechain.features.annotation.base import ANSWER, POSTERIOR, Tier
 from phonechain.features.annotation.encoding import decode as decode_text
 from phonechain.features.annotation.tiers import is_phone_tier
@@ -81,6 +81,7 @@ def align(
         answer = aligner.align(audio, words)
         notices = (*audio.notices, *guessed_notice(words), *short_notice(answer, aligner.silence), *answer.notices)
         return Aligned(answer, "words", notices=notices)
+    source = at_rate_of(source, audio.source_rate or audio.rate)
     chosen, told = choose_tier(source, aligner, tier)
     segments = notation.tier_segments(chosen)
     found: tuple[Notice, ...] = (*audio.notices, *source.notices, *told)
@@ -95,6 +96,15 @@ def align(
     answer = aligner.align(audio, words)
     notices = (*found, *guessed_notice(words), *short_notice(answer, aligner.silence), *answer.notices)
     return Aligned(answer, "words", source, chosen, notices)
+
+
+def at_rate_of(source: Annotation, rate: int) -> Annotation:
+    """The annotation with its true times, where it counts in samples without naming their rate: the sound's (Hz)."""
+    from phonechain.app.labelling import conversion
+
+    if any(notice.code == "rate-assumed" for notice in source.notices):
+        return conversion.at_rate(source, timit.RATE, rate)
+    return source
 
 
 def short_notice(answer: Alignment, silence: str | None) -> tuple[Notice, ...]:

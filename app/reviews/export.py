@@ -35,35 +35,60 @@ class Export:
 def export(file: ReviewFile, source: bytes, segments: Sequence[ReviewSegment], format: str | None = None) -> Export:
     """The annotation `source` of a file with the segments of the review, in its own format or in `format`.
 
-    Without a change the bytes are those that came. In a TextGrid and in an ELAN file only the tier under review is written
-    anew; files of other formats are written as a whole, in the encoding and with the line ends that they had.
-
     Raises:
         AnnotationError: the format cannot hold the labels.
     """
     annotation = notation.read(source, name=file.annotation_name)
     if any(notice.code == "rate-assumed" for notice in annotation.notices) and file.original_rate is not None:
         annotation = conversion.at_rate(annotation, timit.RATE, file.original_rate)
-    tier = annotation.tiers[file.tier_index]
+    return rewrite(
+        source, annotation, file.tier_index, segments, format or annotation.format,
+        rate=file.original_rate, sound=file.name, name=file.annotation_name,
+    )  # fmt: skip
+
+
+def rewrite(
+    source: bytes,
+    annotation: Annotation,
+    index: int,
+    segments: Sequence[ReviewSegment],
+    to: str,
+    *,
+    rate: int | None,
+    sound: str,
+    name: str,
+) -> Export:
+    """The file `source`, which was read as `annotation`, with the segments as its tier number `index`, in the format `to`.
+
+    Without a change the bytes are those that came. In a TextGrid and in an ELAN file only the one tier is written anew;
+    files of other formats are written as a whole, in the encoding and with the line ends that they had.
+
+    Args:
+        rate: sample rate of the recording `sound` (Hz), for formats that count in samples.
+        name: the annotation's file name.
+
+    Raises:
+        AnnotationError: the format cannot hold the labels.
+    """
+    tier = annotation.tiers[index]
     wanted = [Segment(s.start, s.end, s.label) for s in segments]
-    to = format or annotation.format
     media_type = notation.FORMATS[to].media_type
     same = tier_segments(tier) == wanted
     if same and to == annotation.format:
         return Export(source, media_type)
     tiers = list(annotation.tiers)
-    tiers[file.tier_index] = Tier(tier.name, tier.kind, list(tier.entries) if same else wanted)
+    tiers[index] = Tier(tier.name, tier.kind, list(tier.entries) if same else wanted)
     changed = replace(annotation, tiers=tiers)
     if to == annotation.format and to in ("textgrid", "textgrid-short"):
-        edited = textgrid_edit.replace_tier(source, file.tier_index, wanted)
+        edited = textgrid_edit.replace_tier(source, index, wanted)
         if edited is not None:
             return Export(edited, media_type)
     if to == annotation.format == "eaf":
-        edited = eaf_edit.edit_tier(source, file.tier_index, [(s.id, s.start, s.end, s.label) for s in segments])
+        edited = eaf_edit.edit_tier(source, index, [(s.id, s.start, s.end, s.label) for s in segments])
         if edited is not None:
             return Export(edited, media_type)
-    data = conversion.render(changed, to, rate=file.original_rate, recording=name_stem(file.name))
-    back = notation.read(data, format=to, rate=file.original_rate if to == "timit" else None, name=file.annotation_name)
+    data = conversion.render(changed, to, rate=rate, recording=name_stem(sound))
+    back = notation.read(data, format=to, rate=rate if to == "timit" else None, name=name)
     lost = notation.left_out(changed, to)
     notices = tuple(conversion.find_losses(changed, back, lost))
     return Export(_as_it_was(data, source, annotation) if to == annotation.format else data, media_type, notices)

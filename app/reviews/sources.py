@@ -20,7 +20,7 @@ from phonechain.app.reviews import boundaries
 from phonechain.app.schemas.reviews import FoundSegments
 from phonechain.app.storage.tables import SPLIT, Corpus, Job
 from phonechain.app.storage.workspace import Workspace
-from phonechain.features.annotation.base import name_stem
+from phonechain.features.corpora.base import rate_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ def from_job(workspace: Workspace, job_id: str, place: int, owner: str | None) -
     """Utterance `place` (from 0) of a job's corpus, with the segments that the job labelled or found.
 
     Raises:
-        UnknownJob, UnknownCorpus, InvalidRequest, NoResult, CorpusError, StorageFull.
+        UnknownJob, UnknownCorpus, InvalidRequest, NoResult, AnnotationError, CorpusError, StorageFull.
     """
     job = jobs.get(workspace.db, job_id, owner)
     if job.kind not in SPLIT:
@@ -74,11 +74,16 @@ def from_job(workspace: Workspace, job_id: str, place: int, owner: str | None) -
         found = FoundSegments.model_validate(row)
     except ValidationError:
         raise NoResult(f"no segments were found in {line.id[:80]!r}", details={"utterance": line.id[:80]}) from None
-    name = PurePosixPath(line.audio).name
+    name, files = PurePosixPath(line.audio).name, contents.files(workspace, corpus)
+    transcript = None
+    if job.kind == "align":
+        transcript = files.read(line.annotation), PurePosixPath(line.annotation).name
+    audio = files.path(line.audio)
+    written = boundaries.write(found, name, transcript, rate_of(audio))
     return Source(
-        sound=workspace.store.put(contents.files(workspace, corpus).path(line.audio)), name=name,
-        annotation=boundaries.render(found), annotation_name=f"{name_stem(name)}.TextGrid", found=found,
-        speaker=line.speaker, tier=boundaries.PHONES, channel=options["channel"],
+        sound=workspace.store.put(audio), name=name,
+        annotation=written.data, annotation_name=written.name, found=found,
+        speaker=line.speaker, tier=written.tier, channel=options["channel"],
     )  # fmt: skip
 
 

@@ -64,6 +64,9 @@ class FoundPhone(BaseModel):
     label: str = Field(max_length=MAX_LABEL, pattern=PLAIN)
     start_interval: tuple[float, float] = Field(description="What holds 90 % of the start's posterior, seconds.")
     within_20_ms: float = Field(ge=0, le=1, description="Probability that the start is right within 20 ms.")
+    given_start: float | None = Field(
+        None, allow_inf_nan=False, description="Where a refined start was before, seconds."
+    )
 
     @field_validator("start_interval")
     @classmethod
@@ -87,6 +90,8 @@ class FoundSegments(BaseModel):
     duration: float = Field(ge=0, allow_inf_nan=False, description="Seconds.")
     segments: list[FoundPhone] = Field(min_length=1, max_length=100_000)
     words: list[FoundWord] = Field(default_factory=list, max_length=100_000)
+    input: str | None = Field(None, max_length=20, description="What it was found from: words, phones, or refine.")
+    tier: str | None = Field(None, max_length=1000, description="The tier that was aligned or refined.")
 
 
 class _OfSegment(_Strict):

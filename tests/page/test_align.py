@@ -171,6 +171,10 @@ def test_boundaries_that_came_are_refined(page: Any) -> None:
     moved = page.evaluate("phonechainReview.store.files.get(0).rows.map((row) => [row[3], row[1]])")
     assert [label for label, _ in moved if label in {s.label for s in given}] == [s.label for s in given]
     assert sum(start not in {s.start for s in given} for _, start in moved) > 0
+    # The file that comes back is the one that was dropped: its tier of words is as it was.
+    came, back = read(samples.SEGMENTS.read_bytes()), read(download(page))
+    assert [tier.name for tier in back.tiers] == [tier.name for tier in came.tiers]
+    assert back.tier("words") == came.tier("words")
 
 
 def test_a_wrong_file_and_markup_are_text(page: Any) -> None:

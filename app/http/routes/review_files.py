@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -18,15 +19,17 @@ from phonechain.app.labelling.lanes import TEXT_PER_SECOND, estimate_seconds
 from phonechain.app.problems import documents as problems
 from phonechain.app.problems.errors import InvalidRequest, UnsupportedMediaType
 from phonechain.app.reviews import boundaries, documents, intake, sources
+from phonechain.app.reviews.boundaries import Written
 from phonechain.app.reviews.sources import Source
 from phonechain.app.reviews.tables import ReviewFile
 from phonechain.app.schemas.problems import refusals
-from phonechain.app.schemas.reviews import FileOptions, ReviewFileOut, StoredFile
+from phonechain.app.schemas.reviews import FileOptions, FoundSegments, ReviewFileOut, StoredFile
 from phonechain.app.services import Services
 from phonechain.app.storage import references
 from phonechain.app.storage.workspace import Workspace
 from phonechain.features import annotation as notation
 from phonechain.features.annotation.base import name_stem
+from phonechain.features.corpora.base import rate_of
 
 router = APIRouter(prefix="/reviews", tags=["reviews"])
 
@@ -52,6 +55,10 @@ router = APIRouter(prefix="/reviews", tags=["reviews"])
                                 **uploads.BINARY,
                                 "description": "Instead of segments: the JSON answer of POST /align or POST /recognize.",
                             },
+                            "transcript": {
+                                **uploads.BINARY,
+                                "description": "With alignment: what was aligned. An annotation keeps its format and its tiers.",
+                            },
                             **FileOptions.model_json_schema()["properties"],
                         },
                     }
@@ -65,8 +72,9 @@ async def add_file(
     id: str, request: Request, reviews: ReviewsDep, services: ServicesDep, owner: OwnerDep
 ) -> JSONResponse:
     """A form with the file `audio` and either `segments`, an annotation, or `alignment`, what `POST /align` or
-    `POST /recognize` answered: its phones become a TextGrid, and its boundaries keep their certainty. Or JSON that names an
-    utterance of a corpus, or what a job found in it. The answer comes when the segments have been labelled."""
+    `POST /recognize` answered: its phones become a TextGrid, and its boundaries keep their certainty. Where the annotation that
+    was aligned or refined comes with it as `transcript`, that file is kept, with all its tiers. Or JSON that names an utterance
+    of a corpus, or what a job found in it. The answer comes when the segments have been labelled."""
     batcher = services.batcher
     batcher.refuse_if_full()
     await check_quota(request, services)
@@ -101,15 +109,18 @@ async def _receive(request: Request, services: Services, workspace: Workspace) -
         form = await stack.enter_async_context(
             uploads.read_form(request, files=4, fields=16, part=2**16, folder=workspace.store.scratch())
         )
-        audio, segments, alignment, options = _parts(form)
+        audio, segments, options = _parts(form)
+        alignment, transcript = form.get("alignment"), form.get("transcript")
         sound = await uploads.keep_file(audio.file, workspace, services.settings.max_upload_bytes)
         name = _name(audio)
         found = None
-        if alignment is not None:
+        if isinstance(alignment, UploadFile):
             document = await alignment.read()
-            found = await services.batcher.in_pool(len(document) / TEXT_PER_SECOND, boundaries.parse, document)
-            annotation, annotation_name = boundaries.render(found), f"{name_stem(name)}.TextGrid"
-            options.tier = boundaries.PHONES
+            given = (await transcript.read(), _name(transcript)) if isinstance(transcript, UploadFile) else None
+            size = len(document) + (len(given[0]) if given else 0)
+            path = workspace.store.local(sound)
+            found, written = await services.batcher.in_pool(size / TEXT_PER_SECOND, _found, document, name, given, path)
+            annotation, annotation_name, options.tier = written.data, written.name, written.tier
         else:
             assert segments is not None
             annotation, annotation_name = await segments.read(), _name(segments)
@@ -118,6 +129,14 @@ async def _receive(request: Request, services: Services, workspace: Workspace) -
         speaker=options.speaker, tier=options.tier, channel=options.channel,
     )  # fmt: skip
     return source, options.model
+
+
+def _found(
+    document: bytes, sound: str, transcript: tuple[bytes, str] | None, path: Path
+) -> tuple[FoundSegments, Written]:
+    """What was found in the recording named `sound`, which lies at `path`. Raises InvalidRequest, AnnotationError."""
+    found = boundaries.parse(document)
+    return found, boundaries.write(found, sound, transcript, rate_of(path))
 
 
 def _name(part: UploadFile) -> str:
@@ -185,8 +204,8 @@ async def _label(source: Source, model: str, services: Services, workspace: Work
     return await asyncio.to_thread(make)
 
 
-def _parts(form: FormData) -> tuple[UploadFile, UploadFile | None, UploadFile | None, FileOptions]:
-    """(audio, segments, alignment, options) of a form, one of the two in the middle None. Raises InvalidRequest."""
+def _parts(form: FormData) -> tuple[UploadFile, UploadFile | None, FileOptions]:
+    """(audio, segments, options) of a form; without segments it has an alignment. Raises InvalidRequest."""
     files: dict[str, UploadFile] = {}
     fields: dict[str, Any] = {}
     for name, part in form.multi_items():
@@ -202,4 +221,6 @@ def _parts(form: FormData) -> tuple[UploadFile, UploadFile | None, UploadFile | 
     if len(given) != 1:
         got = "both" if given else "none"
         raise InvalidRequest(f"expected a file in the field segments or alignment, got {got}", pointer="segments")
-    return files["audio"], files.get("segments"), files.get("alignment"), problems.validate(FileOptions, fields)
+    if "transcript" in files and "alignment" not in files:
+        raise InvalidRequest("expected transcript beside alignment alone, got it with segments", pointer="transcript")
+    return files["audio"], files.get("segments"), problems.validate(FileOptions, fields)

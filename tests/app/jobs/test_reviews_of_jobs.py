@@ -8,7 +8,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.app.conftest import Client
+from phonechain.features.annotation import read
+from tests.app.conftest import AUDIO, TEXTGRID, Client
 from tests.app.jobs import conftest, speech
 from tests.app.jobs.conftest import started
 
@@ -47,6 +48,19 @@ def test_what_an_alignment_found(service: Client, aligned: dict[str, Any]) -> No
         [s["within_20_ms"] for s in rows["u2"]["segments"]], abs=1e-4
     )
     assert service.get(f"{added.headers['location']}/sound").content[:4] == b"RIFF"
+
+
+def test_a_refinement_keeps_the_file_that_it_refined(service: Client) -> None:
+    files = [("files", ("s/a.flac", AUDIO)), ("files", ("s/a.TextGrid", TEXTGRID))]
+    answer = service.post("/jobs", files=files, data={"job": json.dumps({"kind": "align", "refine": True})})
+    assert answer.status_code == 202, answer.text
+    added = add(service, job=conftest.ended(service, answer.json(), 1200)["id"], place=0)
+    assert (added.status_code, added.json()["annotation_name"]) == (201, "a.TextGrid"), added.text
+    before, after = read(TEXTGRID), read(service.get(f"{added.headers['location']}/annotation").content)
+    assert [tier.name for tier in after.tiers] == ["words", "phones"]
+    assert after.tiers[0] == before.tiers[0]
+    assert [s.label for s in after.tiers[1].entries] == [s.label for s in before.tiers[1].entries]
+    assert after.tiers[1] != before.tiers[1]
 
 
 def test_an_utterance_without_a_result(service: Client, aligned: dict[str, Any]) -> None:

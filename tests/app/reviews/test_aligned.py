@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from phonechain.features.annotation import read, tier_segments
+from phonechain.features.annotation import FORMATS, read, tier_segments, write
 from tests.app.conftest import AUDIO, TEXTGRID, Client
 
 WORDS = "in being comparatively modern"
@@ -46,6 +46,84 @@ def test_an_alignment_is_reviewed_with_the_certainty_of_its_boundaries(client: C
     grid = read(client.get(f"{path}/annotation").content)
     assert [t.name for t in grid.tiers] == ["words", "phones"]
     assert [s.label for s in tier_segments(grid.tiers[0]) if s.label] == WORDS.split()
+
+
+def refined(client: Client, annotation: bytes, name: str) -> tuple[dict[str, Any], httpx.Response]:
+    """The answer of a refinement, and the file that it became beside the annotation that was refined."""
+    files = {"audio": ("a.flac", AUDIO), "transcript": (name, annotation)}
+    answer = client.post("/align", files=files, data={"refine": "true", "tier": "phones"})
+    assert answer.status_code == 200, answer.text
+    id = client.post("/reviews", json={"name": "refined"}).json()["id"]
+    files["alignment"] = ("alignment.json", answer.content)
+    return answer.json(), client.post(f"/reviews/{id}/files", files=files)
+
+
+def test_refined_boundaries_leave_the_rest_of_the_file_as_it_was(client: Client) -> None:
+    """In UTF-16, with a tier of words, a tier of points, and spellings that the model does not have."""
+    points = '\n    item [3]:\n        class = "TextTier"\n        name = "tones"\n        xmin = 0\n        xmax = 1.899546\n'
+    points += '        points: size = 1\n        points [1]:\n            number = 0.5\n            mark = "H*"\n'
+    text = TEXTGRID.decode().replace('"AH"', '"AH0"').replace("size = 2", "size = 3", 1).rstrip() + points
+    source = text.encode("utf-16")
+    found, added = refined(client, source, "mine.TextGrid")
+    assert (added.status_code, added.json()["annotation_name"]) == (201, "mine.TextGrid"), added.text
+    out = client.get(f"{added.headers['location']}/annotation").content
+    assert out[:2] == source[:2]
+    before, after = read(source), read(out)
+    assert [t.name for t in after.tiers] == ["words", "phones", "tones"]
+    assert [t for t in after.tiers if t.name != "phones"] == [t for t in before.tiers if t.name != "phones"]
+    old, new = tier_segments(before.tiers[1]), tier_segments(after.tiers[1])
+    assert [s.label for s in new] == [s.label for s in old]
+    moved = {s["given_start"]: s["start"] for s in found["segments"]}
+    assert [s.start for s in new] == pytest.approx([moved[s.start] for s in old])
+    assert sum(a.start != b.start for a, b in zip(new, old, strict=True)) > 5
+    answer = client.get(f"{added.headers['location']}/answer").json()
+    assert all(p is not None for p in answer["boundaries"]["within"])
+
+
+@pytest.mark.parametrize("format", ["eaf", "htk", "timit", "textgrid-short"])
+def test_refined_boundaries_stay_in_their_format(client: Client, format: str) -> None:
+    source = write(read(TEXTGRID), format, rate=22050)
+    name = f"mine{FORMATS[format].suffixes[0]}"
+    files = {"audio": ("a.flac", AUDIO), "transcript": (name, source)}
+    answer = client.post("/align", files=files, data={"refine": "true"})
+    assert answer.status_code == 200, answer.text
+    id = client.post("/reviews", json={"name": "refined"}).json()["id"]
+    added = client.post(f"/reviews/{id}/files", files={**files, "alignment": ("alignment.json", answer.content)})
+    assert (added.status_code, added.json()["annotation_name"], added.json()["format"]) == (201, name, format), (
+        added.text
+    )
+    boundaries = client.get(f"{added.headers['location']}/answer").json()["boundaries"]
+    assert all(p is not None for p in boundaries["within"])
+
+
+def test_a_refinement_of_another_annotation_is_refused(client: Client) -> None:
+    files = {"audio": ("a.flac", AUDIO), "transcript": ("a.TextGrid", TEXTGRID)}
+    answer = client.post("/align", files=files, data={"refine": "true"})
+    id = client.post("/reviews", json={"name": "refined"}).json()["id"]
+    files["alignment"] = ("alignment.json", answer.content)
+    files["transcript"] = ("b.lab", b"0 1000000 HH\n1000000 2500000 AY\n")
+    refused = client.post(f"/reviews/{id}/files", files=files)
+    assert refused.status_code == 422
+    assert "expected the refinement of 'b.lab'" in refused.json()["detail"]
+
+
+def test_words_that_were_aligned_become_tiers_of_their_file(client: Client) -> None:
+    files = {"audio": ("a.flac", AUDIO), "transcript": ("mine.TextGrid", TEXTGRID)}
+    answer = client.post("/align", files=files, data={"tier": "words"})
+    assert answer.status_code == 200, answer.text
+    id = client.post("/reviews", json={"name": "words"}).json()["id"]
+    added = client.post(f"/reviews/{id}/files", files={**files, "alignment": ("alignment.json", answer.content)})
+    assert added.status_code == 201, added.text
+    grid = read(client.get(f"{added.headers['location']}/annotation").content)
+    assert [t.name for t in grid.tiers] == ["words", "phones", "words phonechain", "phones phonechain"]
+    for kept, came in zip(grid.tiers[:2], read(TEXTGRID).tiers, strict=True):
+        assert kept.labelled() == came.labelled()
+    assert added.json()["tier"] == "phones phonechain"
+
+
+def test_a_transcript_comes_with_an_alignment_alone(client: Client) -> None:
+    refused = add(client, None, segments=TEXTGRID, transcript=TEXTGRID)
+    assert (refused.status_code, "beside alignment alone" in refused.text) == (422, True), refused.text
 
 
 def test_what_is_recognised_can_be_reviewed(client: Client) -> None:
