@@ -55,7 +55,7 @@ class Services:
     @classmethod
     def create(cls, settings: Settings, registry: Registry, tracing: Tracing) -> Services:
         """The parts, none of them started. Raises SettingsError for addresses that cannot be."""
-        workspace = Workspace.of(settings)
+        workspace = Workspace.from_settings(settings)
         db, _ = workspace.db, workspace.store
         db.migrated = not settings.migrate
         metrics, shutdown = Metrics(), Shutdown()

@@ -19,7 +19,7 @@ def _workspace() -> Workspace:
     from phonechain.app import settings
     from phonechain.app.storage.workspace import Workspace
 
-    workspace = Workspace.of(settings.load())
+    workspace = Workspace.from_settings(settings.load())
     if workspace.db.sqlite:
         workspace.root.mkdir(parents=True, exist_ok=True)
     return workspace
@@ -32,7 +32,7 @@ def upgrade(revision: Annotated[str, typer.Argument(help="Revision to migrate to
 
     database = _workspace().db
     migrate.upgrade(database, revision)
-    typer.echo(f"the database is at revision {migrate.current(database)}")
+    typer.echo(f"the database is at revision {migrate.read_revision(database)}")
 
 
 @db.command("downgrade")
@@ -44,7 +44,7 @@ def downgrade(
 
     database = _workspace().db
     migrate.downgrade(database, revision)
-    typer.echo(f"the database is at revision {migrate.current(database) or 'base'}")
+    typer.echo(f"the database is at revision {migrate.read_revision(database) or 'base'}")
 
 
 @db.command("current")
@@ -52,9 +52,9 @@ def current() -> None:
     """Print the revision of the database and the newest one. The exit code is 1 if they differ."""
     from phonechain.app.storage.migrations import migrate
 
-    at = migrate.current(_workspace().db)
-    typer.echo(f"at {at or 'base'}, the newest is {migrate.newest()}")
-    if at != migrate.newest():
+    at = migrate.read_revision(_workspace().db)
+    typer.echo(f"at {at or 'base'}, the newest is {migrate.newest_revision()}")
+    if at != migrate.newest_revision():
         raise typer.Exit(1)
 
 

@@ -67,7 +67,7 @@ def _check_database(known: Settings) -> None:
     from phonechain.app.problems.errors import DatabaseAway, DatabaseUnusable
     from phonechain.app.storage.workspace import Workspace
 
-    db = Workspace.of(known).db
+    db = Workspace.from_settings(known).db
     db.migrated = not known.migrate
     try:
         db.check()

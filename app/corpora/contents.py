@@ -15,7 +15,7 @@ from phonechain.app.corpora import manifest
 from phonechain.app.corpora.manifest import Line
 from phonechain.app.storage import archives
 from phonechain.app.storage.archives import Caps
-from phonechain.app.storage.blobs import remote
+from phonechain.app.storage.blobs import open_remote
 from phonechain.app.storage.tables import Corpus
 from phonechain.app.storage.workspace import Workspace
 from phonechain.features.corpora.base import Spelling, segments_of
@@ -42,7 +42,7 @@ class Files:
         """
         try:
             if "://" in name:
-                system, path = remote(name, "the corpus")
+                system, path = open_remote(name, "the corpus")
                 data: bytes = system.cat_file(path)
                 return data
             return self.path(name).read_bytes()
@@ -59,7 +59,7 @@ class Files:
             return self.root / name if self.root is not None else Path(name)
         copy = self.cache / "files" / (hashlib.sha256(name.encode()).hexdigest() + Path(name).suffix)
         if not copy.exists():
-            system, path = remote(name, "the corpus")
+            system, path = open_remote(name, "the corpus")
             copy.parent.mkdir(parents=True, exist_ok=True)
             try:
                 write_whole(copy, lambda spare: system.get_file(path, str(spare)))
@@ -102,7 +102,7 @@ def unpack(workspace: Workspace, digest: str, caps: Caps = UNPACKED) -> Path:
 
 def list_url(url: str) -> tuple[Any, str, dict[str, Any], str]:
     """(file system, path, its files, fingerprint of names and sizes) under a URL. Raises CorpusError."""
-    system, path = remote(url, "the corpus")
+    system, path = open_remote(url, "the corpus")
     try:
         found = system.find(path, detail=True)
     except (OSError, ValueError) as error:
@@ -134,7 +134,7 @@ def fetch(workspace: Workspace, url: str, fingerprint: str) -> Path:
         partial = Path(tempfile.mkdtemp(dir=folder.parent, prefix=".fetching-"))
         try:
             for name in found:
-                inside = archives.inside(name.removeprefix(path).lstrip("/"))
+                inside = archives.resolve_member(name.removeprefix(path).lstrip("/"))
                 (partial / inside).parent.mkdir(parents=True, exist_ok=True)
                 system.get_file(name, str(partial / inside))
             partial.rename(folder)

@@ -27,8 +27,8 @@ from phonechain.app.problems.errors import (
     UnsupportedMediaType,
 )
 from phonechain.app.problems.options import wrong_option
-from phonechain.app.storage.blobs import CHUNK, Writing
-from phonechain.app.storage.database import full
+from phonechain.app.storage.blobs import CHUNK, BlobWriter
+from phonechain.app.storage.database import is_disk_full
 from phonechain.app.storage.workspace import Workspace
 
 T = TypeVar("T")
@@ -224,7 +224,7 @@ async def _keep(stream: AsyncIterator[bytes], workspace: Workspace, limit: int) 
     return out.digest
 
 
-def _write(out: Writing, data: bytes, limit: int) -> None:
+def _write(out: BlobWriter, data: bytes, limit: int) -> None:
     if out.size + len(data) > limit:
         size = out.size + len(data)
         raise BodyTooLarge(f"expected an upload of at most {limit} bytes, got {size} or more", value=size, limit=limit)
@@ -308,6 +308,6 @@ async def read_form(
     except MultiPartException as error:
         raise MalformedBody(f"expected a form, multipart/form-data: {error.message}") from None
     except OSError as error:
-        if full(error):
+        if is_disk_full(error):
             raise StorageFull("disk full: cannot store the upload") from error
         raise

@@ -54,9 +54,9 @@ def run(workspace: Workspace, job: Job) -> None:
         "corpus": {"id": corpus.id, "name": corpus.name, "split": name},
         **found.as_dict(),
     }
-    with references.keeping(workspace) as keeping:
-        digest = retry_database(keeping.workspace.store.put, json.dumps(body, ensure_ascii=False).encode())
-        kept = retry_database(scores.keep, keeping.workspace, scored, {"corpus": body["corpus"]})
+    with references.hold_blobs(workspace) as holds:
+        digest = retry_database(holds.workspace.store.put, json.dumps(body, ensure_ascii=False).encode())
+        kept = retry_database(scores.keep, holds.workspace, scored, {"corpus": body["corpus"]})
         result = {"blob": digest, "per": found.per, "segments": found.segments, "errors": found.errors, **kept}
         retry_database(_succeed, workspace, job, result)
 

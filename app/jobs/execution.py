@@ -53,9 +53,9 @@ def load_aligner(workspace: Workspace, digest: str) -> PhoneAligner:
 def error_to_json(error: Exception) -> dict[str, Any]:
     """The problem document that says why a job failed."""
     if isinstance(error, OSError) and not isinstance(error, PhonechainError):
-        from phonechain.app.storage.database import full
+        from phonechain.app.storage.database import is_disk_full
 
-        if full(error):
+        if is_disk_full(error):
             return problems.document(StorageFull("disk full: cannot store the job's files"))
         body = problems.document(error)
         return {**body, "detail": f"a file could not be used: {error.strerror or type(error).__name__}"}

@@ -35,8 +35,8 @@ def run_part(workspace: Workspace, id: str, number: int) -> None:
     lines = list(contents.lines(workspace, corpus, number * size, size))
     still_wanted = Throttle(lambda: repository.check_wanted(workspace.db, id))
     part = _work(workspace, job, lines, contents.files(workspace, corpus), still_wanted)
-    with references.keeping(workspace) as keeping:
-        digest = retry_database(store, keeping.workspace, part)
+    with references.hold_blobs(workspace) as holds:
+        digest = retry_database(store, holds.workspace, part)
         made = Shard(
             job=id, number=number, blob=digest, utterances=len(lines), segments=part.segments, failed=len(part.errors)
         )

@@ -150,7 +150,7 @@ def _align_spec(
         if asked.dictionary is not None:
             data = asked.dictionary.encode("utf-8", "surrogatepass")
             own = dictionaries.read(data, name="the dictionary")
-            with models.workspace.claiming(hold).store.writing() as file:
+            with models.workspace.with_claim(hold).store.writing() as file:
                 file.write(data)
             spec["dictionary"] = {"blob": file.digest, "words": len(own)}
         pronouncer_of(own, language=asked.language, phones=asked.phones, oov=asked.oov)

@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 def run_job(given: Mapping[str, Any], id: str) -> str:
     """Run a training or evaluation job to its end; the word says how it went, for the log of the scheduler."""
-    workspace = Workspace.here(given)
+    workspace = Workspace.for_task(given)
     job = retry_database(repository.claim, workspace.db, id)
     if job is None:
         retry_database(repository.finish_cancelled, workspace.db, id)
@@ -51,7 +51,7 @@ def run_job(given: Mapping[str, Any], id: str) -> str:
 
 def run_part(given: Mapping[str, Any], id: str, number: int) -> str:
     """Run one part of a job that is split over a corpus."""
-    workspace = Workspace.here(given)
+    workspace = Workspace.for_task(given)
     try:
         from phonechain.app.jobs import sharding
 
@@ -72,7 +72,7 @@ def run_part(given: Mapping[str, Any], id: str, number: int) -> str:
 
 def end_parts(given: Mapping[str, Any], id: str, *parts: Any) -> str:
     """After all parts of a job: it has succeeded if every part is there."""
-    workspace = Workspace.here(given)
+    workspace = Workspace.for_task(given)
     try:
         job = retry_database(repository.get, workspace.db, id)
     except UnknownJob:

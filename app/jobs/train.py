@@ -101,9 +101,9 @@ def run(workspace: Workspace, job: Job) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"model.{job.attempt}.safetensors"
     labeler.save(path)
-    with references.keeping(workspace) as keeping:
-        kept = _score(keeping.workspace, labeler, spec, report)
-        retry_database(_succeed, keeping.workspace, job, labeler, path, kept)
+    with references.hold_blobs(workspace) as holds:
+        kept = _score(holds.workspace, labeler, spec, report)
+        retry_database(_succeed, holds.workspace, job, labeler, path, kept)
     discard(workspace, job.id)
 
 
@@ -200,10 +200,10 @@ def _keep_partial(workspace: Workspace, job: Job, labeler: PhoneLabeler) -> None
             return
         path = folder / f"partial.{job.attempt}.safetensors"
         labeler.save(path)
-        with references.keeping(workspace) as keeping:
+        with references.hold_blobs(workspace) as holds:
             result = {
                 "name": job.spec["name"], "version": labeler.version_, "metrics": labeler.metrics_, "partial": True,
-                "blob": keeping.workspace.store.put(path),
+                "blob": holds.workspace.store.put(path),
             }  # fmt: skip
             retry_database(repository.finish_cancelled, workspace.db, job.id, result)
     except (PhonechainError, OSError) as error:  # a full disk, say: the cancel is not held up by it

@@ -232,7 +232,7 @@ class ModelCatalog:
         if known is not None:
             hold(known.blob)
         if known is None or not known.path.exists():
-            entry, store = self.registry.get(name), self.workspace.claiming(hold).store
+            entry, store = self.registry.get(name), self.workspace.with_claim(hold).store
             digest = store.put(model_files(self.settings)[entry.name])
             known = self._files[name] = ModelFile(entry.name, entry.version, digest, store.local(digest))
         return known
@@ -250,7 +250,7 @@ class ModelCatalog:
         if known is not None:
             hold(known.blob)
         if known is None or not known.path.exists():
-            path, store = pretrained_path(ALIGNMENT), self.workspace.claiming(hold).store
+            path, store = pretrained_path(ALIGNMENT), self.workspace.with_claim(hold).store
             digest = store.put(path)
             known = ModelFile(ALIGNMENT, modelfile.read_header(path).version, digest, store.local(digest))
             self._files[ALIGNMENT] = known

@@ -29,7 +29,7 @@ class Account:
         return not self.stray and not self.missing and self.disk == self.reachable
 
 
-def account(workspace: Workspace) -> Account:
+def measure(workspace: Workspace) -> Account:
     """The account of a workspace whose blobs lie in a folder. Files that somebody holds count as reachable; what is being
     written has no digest yet, and is a stray.
 
@@ -37,7 +37,7 @@ def account(workspace: Workspace) -> Account:
     what Dask spills.
     """
     with workspace.db.read() as session:
-        named, held = references.named(session), references.held(session)
+        named, held = references.list_named(session), references.list_held(session)
         running = set(session.scalars(select(Job.id).where(Job.state.in_(UNFINISHED))))
     disk = reachable = 0
     stray = []
@@ -49,7 +49,7 @@ def account(workspace: Workspace) -> Account:
         else:
             stray.append(path.relative_to(workspace.root).as_posix())
     digests = {name for name in named if re.fullmatch("[0-9a-f]{64}", name)}  # others are folders and URLs
-    missing = sorted(digest for digest in digests if not _there(workspace, digest))
+    missing = sorted(digest for digest in digests if not _exists(workspace, digest))
     return Account(disk, reachable, tuple(sorted(stray)), tuple(missing))
 
 
@@ -64,5 +64,5 @@ def _files(workspace: Workspace) -> Iterator[tuple[Path, str]]:
                 yield path, parts[min(depth, len(parts) - 1)]
 
 
-def _there(workspace: Workspace, digest: str) -> bool:
+def _exists(workspace: Workspace, digest: str) -> bool:
     return workspace.store.has(digest) or workspace.corpus_folder(digest).is_dir()

@@ -20,7 +20,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from phonechain.app.problems.errors import ArchiveError, ArchiveTooLarge, StorageFull
-from phonechain.app.storage.database import full
+from phonechain.app.storage.database import is_disk_full
 
 CHUNK = 1 << 18
 LONGEST_NAME = 1024
@@ -71,7 +71,7 @@ def unpack(archive: Path, target: Path, caps: Caps) -> int:
                 raise
         return count
     except OSError as error:
-        if full(error):
+        if is_disk_full(error):
             raise StorageFull("disk full: cannot unpack the archive") from error
         raise
     finally:
@@ -82,7 +82,7 @@ def _unpack_into(archive: Path, folder: Path, caps: Caps) -> int:
     budget = _Budget(caps)
     seen: dict[str, str] = {}
     for name, handle in _members(archive, budget):
-        inner = inside(name)
+        inner = resolve_member(name)
         folded = unicodedata.normalize("NFC", inner.as_posix()).casefold()
         if folded in seen:
             raise ArchiveError(
@@ -210,7 +210,7 @@ def _read(handle: IO[bytes], name: str) -> bytes:
         ) from None
 
 
-def inside(name: str) -> PurePosixPath:
+def resolve_member(name: str) -> PurePosixPath:
     """The member's path below the target. Raises ArchiveError where it would lead elsewhere."""
     plain = name.replace("\\", "/")
     path = PurePosixPath(plain)

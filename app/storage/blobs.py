@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from phonechain.app.problems.errors import StorageFull
-from phonechain.app.storage.database import full
+from phonechain.app.storage.database import is_disk_full
 from phonechain.features.errors import SettingsError
 from phonechain.features.files import sync_folder, write_whole
 
@@ -44,14 +44,14 @@ class Store:
         self.folder: Path | None = None
         self._remote: Any = None
         if "://" in location and not location.startswith("file://"):
-            self._remote, self._prefix = remote(location, "PHONECHAIN_STORE")
+            self._remote, self._prefix = open_remote(location, "PHONECHAIN_STORE")
         else:
             self.folder = Path(location.removeprefix("file://")).absolute()
 
     def path(self, digest: str) -> Path:
         """Where a blob of the folder lies."""
         assert self.folder is not None
-        return self.folder / _checked(digest)[:2] / digest
+        return self.folder / _check_digest(digest)[:2] / digest
 
     def put(self, source: bytes | Path) -> str:
         """Keep these bytes, or a copy of this file; the digest.
@@ -73,7 +73,7 @@ class Store:
         return file.digest
 
     @contextlib.contextmanager
-    def writing(self) -> Iterator[Writing]:
+    def writing(self) -> Iterator[BlobWriter]:
         """A file to write to; at the end of the block it is kept, and its `digest` known.
 
         Raises:
@@ -84,7 +84,7 @@ class Store:
         temporary = Path(name)
         try:
             with os.fdopen(descriptor, "wb") as raw:
-                file = Writing(raw)
+                file = BlobWriter(raw)
                 yield file
                 raw.flush()
                 os.fsync(raw.fileno())
@@ -93,7 +93,7 @@ class Store:
                 self._claim(file.digest)
             self._keep(temporary, file.digest)
         except OSError as error:
-            if full(error):
+            if is_disk_full(error):
                 raise StorageFull("disk full: cannot store the file") from error
             raise
         finally:
@@ -121,13 +121,13 @@ class Store:
         """Whether the blob is there."""
         if self.folder is not None:
             return self.path(digest).exists()
-        return bool(self._remote.exists(f"{self._prefix}/{_checked(digest)[:2]}/{digest}"))
+        return bool(self._remote.exists(f"{self._prefix}/{_check_digest(digest)[:2]}/{digest}"))
 
     def size(self, digest: str) -> int:
         """Bytes of a blob. Raises FileNotFoundError."""
         if self.folder is not None:
             return self.path(digest).stat().st_size
-        return int(self._remote.size(f"{self._prefix}/{_checked(digest)[:2]}/{digest}"))
+        return int(self._remote.size(f"{self._prefix}/{_check_digest(digest)[:2]}/{digest}"))
 
     def local(self, digest: str) -> Path:
         """The blob as a file of this machine, for reading only.
@@ -140,14 +140,14 @@ class Store:
             if not path.exists():
                 raise FileNotFoundError(f"no blob {digest[:12]}")
             return path
-        copy = self.cache / "blobs" / _checked(digest)
+        copy = self.cache / "blobs" / _check_digest(digest)
         if not copy.exists():
             copy.parent.mkdir(parents=True, exist_ok=True)
             source = f"{self._prefix}/{digest[:2]}/{digest}"
             try:
                 write_whole(copy, lambda spare: self._remote.get_file(source, str(spare)))
             except OSError as error:
-                if full(error):
+                if is_disk_full(error):
                     raise StorageFull("disk full: cannot copy the file") from error
                 raise
         return copy
@@ -158,7 +158,7 @@ class Store:
             self.path(digest).unlink(missing_ok=True)
             return
         with contextlib.suppress(FileNotFoundError):
-            self._remote.rm_file(f"{self._prefix}/{_checked(digest)[:2]}/{digest}")
+            self._remote.rm_file(f"{self._prefix}/{_check_digest(digest)[:2]}/{digest}")
         (self.cache / "blobs" / digest).unlink(missing_ok=True)
 
     def digests(self) -> Iterator[str]:
@@ -170,7 +170,7 @@ class Store:
         return (name for name in names if _DIGEST.fullmatch(name))
 
 
-class Writing:
+class BlobWriter:
     """An open blob. `size` is what was written so far; `digest` is known after the block."""
 
     def __init__(self, raw: IO[bytes]) -> None:
@@ -189,7 +189,7 @@ class Writing:
         self.raw.flush()
 
 
-def remote(url: str, what: str) -> tuple[Any, str]:
+def open_remote(url: str, what: str) -> tuple[Any, str]:
     """The file system and the path of an fsspec URL.
 
     Raises:
@@ -211,7 +211,7 @@ def _digest_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _checked(digest: str) -> str:
+def _check_digest(digest: str) -> str:
     if not _DIGEST.fullmatch(digest):
         raise ValueError(f"expected a SHA-256 digest, got {digest[:80]!r}")
     return digest

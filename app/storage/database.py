@@ -101,17 +101,17 @@ class Database:
 
         with self.read() as session:
             at = migrate.refuse_newer(session.connection(), self.retry_after)
-            if self.migrated and at != migrate.newest():
+            if self.migrated and at != migrate.newest_revision():
                 raise DatabaseUnusable(
-                    f"the database is at revision {at}, expected {migrate.newest()}: run phonechain db upgrade",
+                    f"the database is at revision {at}, expected {migrate.newest_revision()}: run phonechain db upgrade",
                     retry_after=self.retry_after,
                 )
             if self.sqlite and Path(self.engine.url.database or "").stat().st_size <= CHECKED:
                 found = session.execute(text("PRAGMA quick_check(1)")).scalar()
                 if found != "ok":
-                    raise self._damaged(str(found))
+                    raise self._damage_error(str(found))
 
-    def _damaged(self, reason: str) -> DatabaseUnusable:
+    def _damage_error(self, reason: str) -> DatabaseUnusable:
         where = f": {self.engine.url.database}" if self.sqlite else ""
         said = " ".join(reason.split())[:200]
         return DatabaseUnusable(f"the database is damaged{where} ({said})", retry_after=self.retry_after)
@@ -130,16 +130,16 @@ class Database:
         """
         with self._session(self._writes) as session:
             yield session
-            with self._translated():
+            with self._translate_errors():
                 session.commit()
 
     @contextmanager
     def _session(self, engine: Engine) -> Iterator[Session]:
-        with self._translated(), Session(engine, expire_on_commit=False) as session:
+        with self._translate_errors(), Session(engine, expire_on_commit=False) as session:
             yield session
 
     @contextmanager
-    def _translated(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         try:
             yield
         except DBAPIError as error:
@@ -150,7 +150,7 @@ class Database:
         original = error.orig
         said = str(original)
         if type(original) is sqlite3.DatabaseError:  # "file is not a database", "database disk image is malformed"
-            return self._damaged(said)
+            return self._damage_error(said)
         if "disk is full" in said or getattr(original, "sqlstate", None) == "53100":
             return StorageFull("disk full: the database cannot grow")
         away = error.connection_invalidated or isinstance(original, sqlite3.OperationalError)
@@ -187,7 +187,7 @@ _SHARED: dict[str, Database] = {}
 _LOCK = threading.Lock()
 
 
-def shared(url: str) -> Database:
+def open_shared(url: str) -> Database:
     """The database of this URL in this process: workers keep one from task to task."""
     with _LOCK:
         if url not in _SHARED:
@@ -195,6 +195,6 @@ def shared(url: str) -> Database:
         return _SHARED[url]
 
 
-def full(error: OSError) -> bool:
+def is_disk_full(error: OSError) -> bool:
     """Whether the error says that there is no room left."""
     return error.errno in (errno.ENOSPC, errno.EDQUOT)

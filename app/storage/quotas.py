@@ -15,7 +15,7 @@ from phonechain.app.settings import Settings
 from phonechain.app.storage.tables import UNFINISHED, Corpus, Job, ModelVersion
 
 
-def stored_bytes(session: Session, owner: str | None = None) -> int:
+def count_bytes(session: Session, owner: str | None = None) -> int:
     """Bytes that the rows of a key keep, or those of all."""
     files = select(func.sum(ReviewFile.bytes)).join(Review, Review.id == ReviewFile.review)
     total = 0
@@ -35,7 +35,7 @@ def check_bytes(session: Session, settings: Settings, owner: str, more: int = 0)
     ):
         if not limit:
             continue
-        held = stored_bytes(session, whose) + more
+        held = count_bytes(session, whose) + more
         if held > limit or (not more and held == limit):
             raise QuotaExceeded(f"{name} stores {held} bytes with this (limit {limit})", value=held, limit=int(limit))
 

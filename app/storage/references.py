@@ -3,7 +3,7 @@
 Two rules keep files and rows together while requests, jobs and services run side by side:
 
 - Who writes a blob holds it (a row in `holds`, written before the blob is kept) until the row that names it is
-  committed: `keeping`. At the end of the block, what no row names is removed, so that a refused request leaves nothing.
+  committed: `hold_blobs`. At the end of the block, what no row names is removed, so that a refused request leaves nothing.
 - Who removes a blob asks for rows and holds and removes the file in one transaction, under a lock that holds take too.
 
 What a killed process held expires after `HELD` seconds; `collect` removes what is left over.
@@ -35,13 +35,13 @@ log = logging.getLogger(__name__)
 REVIEW_BLOBS = (ReviewFile.sound, ReviewFile.annotation, ReviewFile.playback, ReviewFile.peaks, ReviewFile.answer)
 
 
-class Keeping:
+class BlobHolds:
     """The blobs that one request or one part of a job is about to name in rows."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._plain, self._id = workspace, new_id()
         self._digests: dict[str, None] = {}
-        self.workspace = workspace.claiming(self.hold)
+        self.workspace = workspace.with_claim(self.hold)
         """The workspace to write with."""
 
     def hold(self, digest: str) -> None:
@@ -64,9 +64,9 @@ class Keeping:
 
 
 @contextlib.contextmanager
-def keeping(workspace: Workspace) -> Iterator[Keeping]:
-    """A block that writes blobs through `keeping.workspace` and commits the rows that name them."""
-    kept = Keeping(workspace)
+def hold_blobs(workspace: Workspace) -> Iterator[BlobHolds]:
+    """A block that writes blobs through `holds.workspace` and commits the rows that name them."""
+    kept = BlobHolds(workspace)
     try:
         yield kept
     finally:
@@ -74,16 +74,16 @@ def keeping(workspace: Workspace) -> Iterator[Keeping]:
 
 
 @contextlib.asynccontextmanager
-async def keeping_async(workspace: Workspace) -> AsyncIterator[Keeping]:
+async def hold_blobs_async(workspace: Workspace) -> AsyncIterator[BlobHolds]:
     """The same for a route: at its end the database is asked in a thread, also where the client has left."""
-    kept = Keeping(workspace)
+    kept = BlobHolds(workspace)
     try:
         yield kept
     finally:
         await asyncio.shield(asyncio.to_thread(kept.release))
 
 
-def needed(session: Session, digest: str) -> bool:
+def is_needed(session: Session, digest: str) -> bool:
     """Whether a row names the blob, or somebody holds it who is about to write one."""
     for query in (
         select(Hold.digest).where(Hold.digest == digest, Hold.expires > time.time()),
@@ -96,7 +96,7 @@ def needed(session: Session, digest: str) -> bool:
     ):
         if session.scalars(query.limit(1)).first() is not None:
             return True
-    return digest in _of_unfinished(session)
+    return digest in _list_unfinished(session)
 
 
 def drop(workspace: Workspace, *digests: str) -> None:
@@ -112,16 +112,16 @@ def collect(workspace: Workspace) -> int:
     folders = (path.name for path in workspace.corpus_folder("x").parent.glob("[0-9a-f]*") if path.is_dir())
     found = {*workspace.store.digests(), *folders}
     with workspace.db.read() as session:
-        spare = found - named(session) - held(session)
+        spare = found - list_named(session) - list_held(session)
     return sum(_remove(workspace, digest, None) for digest in sorted(spare))
 
 
-def held(session: Session) -> set[str]:
+def list_held(session: Session) -> set[str]:
     """Blobs that somebody is about to name in a row; they may not be there yet."""
     return set(session.scalars(select(Hold.digest)))
 
 
-def named(session: Session) -> set[str]:
+def list_named(session: Session) -> set[str]:
     """Every blob that a row names."""
     columns = (
         Corpus.location, Corpus.manifest, Corpus.options["fingerprint"].as_string(), ModelVersion.blob,
@@ -129,10 +129,10 @@ def named(session: Session) -> set[str]:
         *REVIEW_BLOBS,
     )  # fmt: skip
     found = {digest for column in columns for digest in session.scalars(select(column)) if digest}
-    return found | _of_unfinished(session)
+    return found | _list_unfinished(session)
 
 
-def _of_unfinished(session: Session) -> set[str]:
+def _list_unfinished(session: Session) -> set[str]:
     """The models and dictionaries that jobs still need."""
     specs = session.scalars(select(Job.spec).where(Job.state.in_(UNFINISHED)))
     return {(spec.get(use) or {}).get("blob", "") for spec in specs for use in ("model", "base", "dictionary")}
@@ -146,7 +146,7 @@ def _remove(workspace: Workspace, digest: str, holder: str | None) -> bool:
         _lock(session, workspace, digest)
         if holder is not None:
             session.execute(delete(Hold).where(Hold.digest == digest, Hold.holder == holder))
-        spare = not needed(session, digest)
+        spare = not is_needed(session, digest)
         if spare:  # inside of the transaction: whoever wants to hold the blob waits, and then finds that it is gone
             workspace.store.delete(digest)
             with contextlib.suppress(FileNotFoundError):

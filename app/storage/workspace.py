@@ -13,7 +13,7 @@ from filelock import FileLock
 
 from phonechain.app.settings import PREFIX, Settings
 from phonechain.app.storage.blobs import Store
-from phonechain.app.storage.database import Database, shared
+from phonechain.app.storage.database import Database, open_shared
 
 
 @dataclass(frozen=True)
@@ -30,12 +30,12 @@ class Workspace:
     stalls: int = 8
 
     @classmethod
-    def of(cls, settings: Settings) -> Workspace:
+    def from_settings(cls, settings: Settings) -> Workspace:
         """The workspace that the settings describe."""
         return cls(settings.database_url, settings.store_url, str(settings.folder), settings.job_stalls)
 
     @classmethod
-    def here(cls, given: Mapping[str, Any]) -> Workspace:
+    def for_task(cls, given: Mapping[str, Any]) -> Workspace:
         """The workspace that came with a task, or this worker's own."""
         own = {name: os.environ[variable] for name, variable in OWN.items() if os.environ.get(variable)}
         return cls(**{**given, **own})
@@ -46,13 +46,13 @@ class Workspace:
 
     @cached_property
     def db(self) -> Database:
-        return shared(self.database)
+        return open_shared(self.database)
 
     @cached_property
     def store(self) -> Store:
         return Store(self.blobs, self.root / "cache")
 
-    def claiming(self, claim: Callable[[str], None]) -> Workspace:
+    def with_claim(self, claim: Callable[[str], None]) -> Workspace:
         """The same workspace, whose store calls `claim` with each digest before it keeps the blob."""
         copy = replace(self)
         vars(copy)["store"] = Store(self.blobs, self.root / "cache", claim)

@@ -18,7 +18,7 @@ from benchmarks.attack.archives import sample_archive
 from benchmarks.attack.target import ADMIN, SECRET, Check, Target
 from phonechain.app import samples
 from phonechain.app.storage import references
-from phonechain.app.storage.accounting import account
+from phonechain.app.storage.accounting import measure
 
 LISTEN = "0A"
 """The state of a listening socket in /proc/net/tcp."""
@@ -104,7 +104,7 @@ def refused_twins(target: Target) -> list[Check]:
             statuses = list(pool.map(put, ("name=a", "tier=none", "name=b", "tier=none")))
     # The probe writes nothing; models that jobs took are collected first.
     references.collect(target.workspace())
-    found = account(target.workspace())
+    found = measure(target.workspace())
     return [
         ("taken and refused", sorted(statuses) == [201, 201, 422, 422]),
         (f"disk {found.disk}, rows {found.reachable} bytes, {len(found.stray)} strays", found.balanced),

@@ -19,7 +19,7 @@ from safetensors.numpy import load
 from sqlalchemy import delete
 
 from phonechain.app.jobs import cleanup
-from phonechain.app.storage.accounting import Account, account
+from phonechain.app.storage.accounting import Account, measure
 from phonechain.app.storage.database import sqlite_url
 from phonechain.app.storage.tables import Hold
 from phonechain.app.storage.workspace import Workspace
@@ -123,7 +123,7 @@ class Storm:
             for leftover in cleanup.list_leftovers(workspace):
                 shutil.rmtree(leftover, ignore_errors=True) if leftover.is_dir() else leftover.unlink(missing_ok=True)
             cleanup.sweep(workspace)
-        found = account(workspace)
+        found = measure(workspace)
         assert not found.missing, found
         unwritten = ("blobs/tmp/", "cache/corpora/.", "cache/tmp/", "runs/")
         # A worker's blob has a hold before it has its name, so that one without either is a leak.

@@ -24,7 +24,7 @@ from phonechain.app.settings import Settings
 from phonechain.app.storage import quotas, references
 from phonechain.app.storage.archives import Caps
 from phonechain.app.storage.ids import timestamp
-from phonechain.app.storage.references import Keeping
+from phonechain.app.storage.references import BlobHolds
 from phonechain.app.storage.tables import UNFINISHED, Corpus, Job
 from phonechain.app.storage.workspace import Workspace
 
@@ -112,21 +112,21 @@ async def create(request: Request, services: ServicesDep, db: DatabaseDep) -> JS
     of the server as JSON; or a list of references, an object with `audio` and `annotation` (and `id`, `speaker`, `split`)
     a line.
     """
-    async with references.keeping_async(services.workspace) as keeping:
+    async with references.hold_blobs_async(services.workspace) as holds:
         await check_quota(request, services)
-        corpus = await _receive(request, services, keeping)
+        corpus = await _receive(request, services, holds)
         corpus.owner = caller_id(request)
-        body = await services.take_in(_add, keeping.workspace, services.settings, corpus)
+        body = await services.take_in(_add, holds.workspace, services.settings, corpus)
     return JSONResponse(body, 201, {"Location": f"/corpora/{corpus.id}"})
 
 
-async def _receive(request: Request, services: Services, keeping: Keeping) -> Corpus:
-    workspace, settings = keeping.workspace, services.settings
+async def _receive(request: Request, services: Services, holds: BlobHolds) -> Corpus:
+    workspace, settings = holds.workspace, services.settings
     kind = request.state.media_type
     query = _query(request)
     if kind == "application/json":
         asked = problems.validate(RegisterCorpus, {**query, **uploads.parse_object(await request.body())})
-        return await services.take_in(_register, keeping, settings, asked)
+        return await services.take_in(_register, holds, settings, asked)
     if kind in LISTS:
         options = problems.validate(CorpusOptions, query)
         digest = await uploads.keep_body(request, workspace, settings.max_upload_bytes)
@@ -179,12 +179,12 @@ def _options(asked: CorpusOptions) -> dict[str, Any]:
     return asked.model_dump(include=set(CorpusOptions.model_fields) - {"name"})
 
 
-def _register(keeping: Keeping, settings: Settings, asked: RegisterCorpus) -> Corpus:
-    workspace = keeping.workspace
+def _register(holds: BlobHolds, settings: Settings, asked: RegisterCorpus) -> Corpus:
+    workspace = holds.workspace
     if asked.folder is not None:
         return intake.from_folder(workspace, asked.folder, asked.name, _options(asked), settings.roots)
     assert asked.url is not None
-    return intake.from_url(workspace, asked.url, asked.name, _options(asked), settings.roots, keeping.hold)
+    return intake.from_url(workspace, asked.url, asked.name, _options(asked), settings.roots, holds.hold)
 
 
 def _read_list(workspace: Workspace, settings: Settings, digest: str, asked: CorpusOptions) -> Corpus:

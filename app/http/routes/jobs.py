@@ -70,10 +70,10 @@ async def create(
     ] = None,
 ) -> JSONResponse:  # fmt: skip
     """The answer comes at once; follow `Location`, or the events. Files may come with the request, as a form."""
-    async with references.keeping_async(services.workspace) as keeping:
+    async with references.hold_blobs_async(services.workspace) as holds:
         if request.state.media_type == "multipart/form-data":
             await check_quota(request, services)
-        body, corpus, digests = await _receive(request, services, keeping.workspace)
+        body, corpus, digests = await _receive(request, services, holds.workspace)
         asked = _parse_request(body)
         if asked.kind == "train":
             require_scope(request, "train")
@@ -90,7 +90,7 @@ async def create(
             asked,
             key,
             corpus,
-            keeping.hold,
+            holds.hold,
             Submitter(caller_id(request), owner_of(request)),
         )
     services.reconciler.wake.set()

@@ -152,12 +152,12 @@ async def webhook(request: Request, asked: Webhook, services: ServicesDep, db: D
     name = f"label-studio-{asked.project.id}"
 
     def train() -> str:
-        with references.keeping(services.workspace) as keeping:
+        with references.hold_blobs(services.workspace) as holds:
             data = _pack(studio, interface, studio.finished_tasks(asked.project.id))
-            digest = keeping.workspace.store.put(data)
+            digest = holds.workspace.store.put(data)
             caps = Caps(services.settings.max_archive_files, services.settings.max_archive_bytes)
             options = {"tier": interface.control}
-            corpus = intake.from_archive(keeping.workspace, digest, asked.project.title or name, options, caps)
+            corpus = intake.from_archive(holds.workspace, digest, asked.project.title or name, options, caps)
             about = f"Trained on finished tasks of the Label Studio project {asked.project.id}"
             job = TrainJob.model_validate(
                 {
@@ -170,7 +170,7 @@ async def webhook(request: Request, asked: Webhook, services: ServicesDep, db: D
                 }
             )
             who = Submitter(caller_id(request), owner_of(request))
-            answer = submission.create(db, services.models, services.settings, job, None, corpus, keeping.hold, who)
+            answer = submission.create(db, services.models, services.settings, job, None, corpus, holds.hold, who)
             return str(answer.body["id"])
 
     job = await services.take_in(train)

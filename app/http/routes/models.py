@@ -110,11 +110,11 @@ async def upload(
     """A `.safetensors` of this program; nothing else is read, and pickles never are."""
     limit = services.settings.max_upload_bytes
     await check_quota(request, services)
-    async with references.keeping_async(services.workspace) as keeping:
-        digest = await _receive(request, keeping.workspace, limit)
-        path = await asyncio.to_thread(keeping.workspace.store.local, digest)
+    async with references.hold_blobs_async(services.workspace) as holds:
+        digest = await _receive(request, holds.workspace, limit)
+        path = await asyncio.to_thread(holds.workspace.store.local, digest)
         row = await services.take_in(
-            repository.store_upload, keeping.workspace, services.settings, path, name, caller_id(request)
+            repository.store_upload, holds.workspace, services.settings, path, name, caller_id(request)
         )
     services.models.forget()
     return JSONResponse(_detail(row), 201, {"Location": f"/models/{row.name}@{row.version}"})

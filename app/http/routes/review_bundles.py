@@ -54,8 +54,8 @@ async def corpus(
     settings = services.settings
 
     def make() -> dict[str, Any]:
-        with references.keeping(services.workspace) as keeping:
-            with keeping.workspace.store.writing() as out:
+        with references.hold_blobs(services.workspace) as holds:
+            with holds.workspace.store.writing() as out:
                 files = write_zip(reviews, id, out, sound=True)  # type: ignore[arg-type]
             tiers = {file.tier for file in files}
             tier = tiers.pop() if len(tiers) == 1 else None
@@ -63,9 +63,9 @@ async def corpus(
             options = asked.model_dump(include=set(CorpusOptions.model_fields) - {"name"})
             options |= {"review": id, "checked_seconds": ranking.checked_seconds(reviews, id)}
             caps = Caps(settings.max_archive_files, settings.max_archive_bytes)
-            row = intake.from_archive(keeping.workspace, out.digest, asked.name, options, caps)
+            row = intake.from_archive(holds.workspace, out.digest, asked.name, options, caps)
             row.owner = caller_id(request)
-            row.bytes = repository.bytes_of(keeping.workspace, row)
+            row.bytes = repository.bytes_of(holds.workspace, row)
             with db.write() as session:
                 quotas.check_bytes(session, settings, row.owner, row.bytes)
                 session.add(row)

@@ -85,8 +85,8 @@ async def add_file(
             f"expected the media type multipart/form-data or application/json, got {got}", value=got
         )
     await asyncio.to_thread(reviews.get, id)  # unknown reviews are refused before anything is read
-    async with references.keeping_async(services.workspace) as keeping:
-        workspace = keeping.workspace
+    async with references.hold_blobs_async(services.workspace) as holds:
+        workspace = holds.workspace
         if kind == "application/json":
             asked = problems.validate(StoredFile, uploads.parse_object(await request.body()))
             model = asked.model

@@ -46,13 +46,13 @@ def check(database: Database) -> None:
         command.check(config)
 
 
-def current(database: Database) -> str | None:
+def read_revision(database: Database) -> str | None:
     """The revision that the database is at; None before the first."""
     with database.read() as session:
         return MigrationContext.configure(session.connection()).get_current_revision()
 
 
-def newest() -> str:
+def newest_revision() -> str:
     """The revision of this version of the package."""
     head = ScriptDirectory.from_config(_config()).get_current_head()
     assert head is not None
@@ -65,7 +65,7 @@ def refuse_newer(connection: Connection, retry_after: int = 1) -> str | None:
     known = {script.revision for script in ScriptDirectory.from_config(_config()).walk_revisions()}
     if at is not None and at not in known:
         raise DatabaseUnusable(
-            f"the database is at revision {at[:40]!r} of a newer version (the newest here is {newest()})",
+            f"the database is at revision {at[:40]!r} of a newer version (the newest here is {newest_revision()})",
             retry_after=retry_after,
         )
     return at

@@ -29,9 +29,9 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Databas
 
 
 def test_up_down_and_up(database: Database) -> None:
-    assert migrate.current(database) is None
+    assert migrate.read_revision(database) is None
     migrate.upgrade(database)
-    assert migrate.current(database) == migrate.newest()
+    assert migrate.read_revision(database) == migrate.newest_revision()
     migrate.check(database)
     assert set(Base.metadata.tables) <= set(inspect(database.engine).get_table_names())
     migrate.downgrade(database, "base")
@@ -55,7 +55,7 @@ def test_several_processes_may_upgrade_at_once(database: Database) -> None:
     for t in threads:
         t.join()
     assert errors == []
-    assert migrate.current(database) == migrate.newest()
+    assert migrate.read_revision(database) == migrate.newest_revision()
 
 
 def _job(database: Database, kind: str = "train") -> Job:

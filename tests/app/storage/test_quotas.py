@@ -14,7 +14,7 @@ from sqlalchemy import func, select, update
 from phonechain.app.jobs import cleanup, dask_cluster
 from phonechain.app.jobs.dask_cluster import DaskCluster
 from phonechain.app.settings import Settings
-from phonechain.app.storage.accounting import account
+from phonechain.app.storage.accounting import measure
 from phonechain.app.storage.tables import Event, Job, Replay
 from phonechain.app.storage.workspace import Workspace
 from phonechain.model import pretrained_path
@@ -64,28 +64,28 @@ def test_the_disk_holds_what_rows_name(serve: Callable[..., Any], tmp_path: Path
         files = {"audio": ("a.flac", AUDIO), "segments": ("a.TextGrid", TEXTGRID)}
         assert client.post(f"/reviews/{review}/files", files=files).status_code == 201
         assert client.post(f"/reviews/{review}/files", files=files | {"segments": ("a", b"nothing")}).status_code == 415
-        before = account(workspace(client))
+        before = measure(workspace(client))
         assert before.balanced, before
         with ThreadPoolExecutor(8) as pool:
             client.app.state.services.cluster.away = None
             answers = list(pool.map(lambda one: client.post(one[0], **one[1]).status_code, bad * 3))
         assert set(answers) <= {400, 404, 415, 422}, answers
-        assert account(workspace(client)) == before
+        assert measure(workspace(client)) == before
         job = start(client).json()["id"]
-        busy = account(workspace(client))
+        busy = measure(workspace(client))
         assert busy.balanced, busy
         assert busy.disk > before.disk
         end(client)
         assert client.request("DELETE", f"/jobs/{job}").status_code == 204
         cleanup.sweep(workspace(client))  # the model that the job would have used
-        assert account(workspace(client)) == before
+        assert measure(workspace(client)) == before
         client.request("DELETE", f"/reviews/{review}")
         client.request("DELETE", f"/corpora/{kept['id']}")
-        assert account(workspace(client)).disk == 0
+        assert measure(workspace(client)).disk == 0
         stray = tmp_path / "blobs" / "ab" / ("ab" * 32)
         stray.parent.mkdir()
         stray.write_bytes(b"1234")
-        found = account(workspace(client))
+        found = measure(workspace(client))
         assert (found.balanced, found.disk, found.reachable, len(found.stray)) == (False, 4, 0, 1)
 
 
@@ -103,7 +103,7 @@ def test_a_key_stores_so_much(serve: Callable[..., Any], tmp_path: Path) -> None
         assert 1 <= len(taken) <= 5
         assert (answer.status_code, answer.json()["type"]) == (507, "/problems/storage-quota")
         assert answer.json()["limit"] == limit
-        assert account(workspace(client)).balanced
+        assert measure(workspace(client)).balanced
         assert start(client, mine).status_code == 507
         assert put(99, other).status_code == 201
         assert put(98, bearer(ADMIN)).status_code == 201
@@ -120,7 +120,7 @@ def test_everything_together_stores_so_much(serve: Callable[..., Any], tmp_path:
         files = {"audio": ("a.flac", AUDIO), "segments": ("a.TextGrid", TEXTGRID)}
         review = client.post("/reviews", json={"name": "r"}).json()["id"]
         assert client.post(f"/reviews/{review}/files", files=files).status_code == 507
-        assert account(workspace(client)).balanced
+        assert measure(workspace(client)).balanced
 
 
 def test_a_key_has_so_many_jobs(serve: Callable[..., Any], tmp_path: Path) -> None:
@@ -163,7 +163,7 @@ def test_rows_have_an_end(serve: Callable[..., Any], tmp_path: Path) -> None:
         assert client.get(f"/jobs/{first}").status_code == 404
         assert client.get(f"/jobs/{second}").json()["state"] == "queued"
         cleanup.sweep(here)
-        assert account(here).balanced
+        assert measure(here).balanced
 
 
 def test_keys_see_their_own_reviews(serve: Callable[..., Any], tmp_path: Path) -> None:
@@ -196,7 +196,7 @@ def test_workers_end_before_their_certificates(
     days: int, idle: bool, renewed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = Settings(data=tmp_path)
-    cluster, local = DaskCluster(settings, Workspace.of(settings)), _Local()
+    cluster, local = DaskCluster(settings, Workspace.from_settings(settings)), _Local()
     cluster._local, cluster._local_since = local, 0.0  # type: ignore[assignment]
     monkeypatch.setattr(dask_cluster.time, "monotonic", lambda: days * 24 * 3600.0)
     assert (cluster.renew(idle=idle), local.ended) == (renewed, renewed)

@@ -98,7 +98,7 @@ def test_a_refused_request_leaves_nothing(stored: Client) -> None:
 def test_what_a_killed_process_held_is_collected_when_the_hold_has_expired(stored: Client) -> None:
     corpus = upload(stored, archive()).json()
     here, rows = workspace(stored), kept(stored)
-    lost = references.Keeping(here)
+    lost = references.BlobHolds(here)
     digest = lost.workspace.store.put(b"written, and then the process was killed")
     assert references.collect(here) == 0
     assert here.store.has(digest)
@@ -118,8 +118,8 @@ def test_one_who_holds_and_one_who_removes(kind: str, tmp_path: Path, request: p
     digest = here.store.put(b"bytes")
 
     def hold() -> bool:
-        with references.keeping(here) as keeping:
-            keeping.workspace.store.put(b"bytes")
+        with references.hold_blobs(here) as holds:
+            holds.workspace.store.put(b"bytes")
             return here.store.has(digest)
 
     with ThreadPoolExecutor(4) as pool:
