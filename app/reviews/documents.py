@@ -10,7 +10,7 @@ from phonechain.app.reviews.tables import Review, ReviewFile, ReviewOperation
 from phonechain.app.storage.ids import timestamp
 
 
-def summary(row: Review, files: int, segments: int) -> dict[str, Any]:
+def summary_to_json(row: Review, files: int, segments: int) -> dict[str, Any]:
     """A review in a list: a `ReviewSummary`."""
     return {
         "id": row.id,
@@ -23,7 +23,7 @@ def summary(row: Review, files: int, segments: int) -> dict[str, Any]:
     }
 
 
-def review_document(row: Review, files: list[ReviewFile], state: LogState) -> dict[str, Any]:
+def review_to_json(row: Review, files: list[ReviewFile], state: LogState) -> dict[str, Any]:
     """A review with its files: a `ReviewOut`."""
     return {
         "id": row.id,
@@ -31,11 +31,11 @@ def review_document(row: Review, files: list[ReviewFile], state: LogState) -> di
         **state.to_json(),
         "created": timestamp(row.created),
         "changed": timestamp(row.changed),
-        "files": [file_document(file) for file in files],
+        "files": [file_to_json(file) for file in files],
     }
 
 
-def file_document(row: ReviewFile) -> dict[str, Any]:
+def file_to_json(row: ReviewFile) -> dict[str, Any]:
     """A file: a `ReviewFileOut`."""
     return {
         "number": row.number,
@@ -54,7 +54,7 @@ def file_document(row: ReviewFile) -> dict[str, Any]:
     }
 
 
-def log_document(state: LogState, rows: list[ReviewOperation]) -> dict[str, Any]:
+def log_to_json(state: LogState, rows: list[ReviewOperation]) -> dict[str, Any]:
     """Entries of the log, and where it stands: an `OperationsOut`."""
     return {
         **state.to_json(),

@@ -103,7 +103,7 @@ def plan_move(sheet: Sheet, id: int, edge: Literal["start", "end"], time: float)
     beside = sheet.segments[other] if 0 <= other < len(sheet.segments) else None
     facing = None if beside is None else (beside.end if edge == "start" else beside.start)
     touches = facing is not None and abs(facing - at) <= ROUNDING
-    low, high = _room(sheet, own, beside if touches else None, facing, edge)
+    low, high = _find_room(sheet, own, beside if touches else None, facing, edge)
     if not low - ROUNDING <= time <= high + ROUNDING:
         raise InvalidOperation(
             f"the boundary can move between {low:.3f} and {high:.3f} s, got {time:.3f} s",
@@ -119,7 +119,7 @@ def plan_move(sheet: Sheet, id: int, edge: Literal["start", "end"], time: float)
     return Change(sheet.file, index, (own, beside), (moved, replace(beside, start=time)))
 
 
-def _room(
+def _find_room(
     sheet: Sheet, own: ReviewSegment, touching: ReviewSegment | None, facing: float | None, edge: str
 ) -> tuple[float, float]:
     """The earliest and the latest time of a boundary: a touching neighbour gives way, a distant one does not."""
@@ -187,7 +187,7 @@ def plan(sheet: Sheet, operation: Any) -> Change:
     raise InvalidOperation(f"expected a known operation, got {shown(str(operation.op))}", pointer="operations")
 
 
-def stacks(log: Sequence[tuple[int, str]]) -> tuple[list[int], list[int]]:
+def build_stacks(log: Sequence[tuple[int, str]]) -> tuple[list[int], list[int]]:
     """What can be undone and what can be redone, the next one last, from (number, kind) of the log in order."""
     undo: list[int] = []
     redo: list[int] = []

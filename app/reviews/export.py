@@ -91,10 +91,10 @@ def rewrite(
     back = notation.read(data, format=to, rate=rate if to == "timit" else None, name=name)
     lost = notation.left_out(changed, to)
     notices = tuple(conversion.find_losses(changed, back, lost))
-    return Export(_as_it_was(data, source, annotation) if to == annotation.format else data, media_type, notices)
+    return Export(_restore_encoding(data, source, annotation) if to == annotation.format else data, media_type, notices)
 
 
-def _as_it_was(data: bytes, source: bytes, annotation: Annotation) -> bytes:
+def _restore_encoding(data: bytes, source: bytes, annotation: Annotation) -> bytes:
     """Text in the source's encoding and with its line ends, where it can be encoded so."""
     encoding = annotation.encoding
     if encoding is None or b"\0" in data:

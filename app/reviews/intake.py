@@ -69,7 +69,7 @@ def peaks_of(samples: NDArray[np.int16]) -> NDArray[np.int8]:
     return np.stack([low, np.minimum(high, 127)], axis=1).astype(np.int8)
 
 
-def answer_document(ready: Prepared, labelled: Sequence[Any], label_set: Sequence[str]) -> dict[str, Any]:
+def answer_to_json(ready: Prepared, labelled: Sequence[Any], label_set: Sequence[str]) -> dict[str, Any]:
     """The segments as given and what the model answered, a list for each column.
 
     `compared_as[i]` is the label of the model with which the given one was compared, where it is spelled otherwise.

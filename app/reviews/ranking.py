@@ -23,18 +23,18 @@ class Candidate:
     """A recording with something left to check. `doubt` is the mean of 1 - p(answer) over what nobody has checked."""
 
     file: ReviewFile
-    doubt: float
+    measure_doubt: float
     unchecked: int
 
 
-def doubt(answer: dict[str, Any], segments: Sequence[ReviewSegment]) -> tuple[float, int]:
+def measure_doubt(answer: dict[str, Any], segments: Sequence[ReviewSegment]) -> tuple[float, int]:
     """(mean of 1 - p(answer), number) of the segments that nobody has checked and the model was asked about."""
     best = answer["n_best"]
     open_ = [1.0 - best[s.id][1] for s in segments if not s.reviewed and s.id < len(best) and best[s.id]]
     return (sum(open_) / len(open_) if open_ else 0.0), len(open_)
 
 
-def spread(candidates: Sequence[Candidate]) -> list[Candidate]:
+def spread_speakers(candidates: Sequence[Candidate]) -> list[Candidate]:
     """The most doubtful first, a speaker at a time: each one's most doubtful recording, then each one's second, ...
 
     A recording of unknown speaker counts as one of a speaker of its own.
@@ -46,13 +46,13 @@ def spread(candidates: Sequence[Candidate]) -> list[Candidate]:
     return [one for *_, one in sorted(ranked, key=lambda item: item[:3])]
 
 
-def next_files(reviews: Reviews, id: str, count: int) -> list[dict[str, Any]]:
+def choose_next(reviews: Reviews, id: str, count: int) -> list[dict[str, Any]]:
     """The recordings to label next: `NextFile`s. Raises UnknownReview."""
     _, files, _ = reviews.get(id)
     found = []
     for file in files:
         answer = intake.read_answer(reviews.workspace, file.answer)
-        own, unchecked = doubt(answer, reviews.segments(id, file.number)[1])
+        own, unchecked = measure_doubt(answer, reviews.segments(id, file.number)[1])
         if unchecked:
             found.append(Candidate(file, own, unchecked))
     return [
@@ -64,11 +64,11 @@ def next_files(reviews: Reviews, id: str, count: int) -> list[dict[str, Any]]:
             "unchecked": c.unchecked,
             "duration": c.file.duration,
         }
-        for c in spread(found)[:count]
+        for c in spread_speakers(found)[:count]
     ]
 
 
-def trainings(reviews: Reviews, id: str, limit: int) -> list[dict[str, Any]]:
+def list_trainings(reviews: Reviews, id: str, limit: int) -> list[dict[str, Any]]:
     """The trainings on corpora of a review, the newest first: `ReviewTraining`s. Raises UnknownReview."""
     reviews.get(id)
     workspace = reviews.workspace
@@ -81,10 +81,10 @@ def trainings(reviews: Reviews, id: str, limit: int) -> list[dict[str, Any]]:
     )
     with workspace.db.read() as session:
         found = [(job, float(corpus.options["checked_seconds"])) for job, corpus in session.execute(query)]
-    return [_training(workspace, job, seconds) for job, seconds in found]
+    return [_training_to_json(workspace, job, seconds) for job, seconds in found]
 
 
-def _training(workspace: Workspace, job: Job, seconds: float) -> dict[str, Any]:
+def _training_to_json(workspace: Workspace, job: Job, seconds: float) -> dict[str, Any]:
     result = job.result or {}
     made: dict[str, Any] = {
         "job": job.id, "model": job.spec["name"], "state": job.state, "created": timestamp(job.created),
@@ -103,7 +103,7 @@ def _training(workspace: Workspace, job: Job, seconds: float) -> dict[str, Any]:
     return made
 
 
-def checked_seconds(reviews: Reviews, id: str) -> float:
+def count_checked_seconds(reviews: Reviews, id: str) -> float:
     """Seconds of the segments that a person has checked. Raises UnknownReview."""
     _, files, _ = reviews.get(id)
     return sum(s.end - s.start for f in files for s in reviews.segments(id, f.number)[1] if s.reviewed)

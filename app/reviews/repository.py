@@ -62,8 +62,8 @@ class Reviews:
     def check_owner(self, id: str, owner: str) -> None:
         """Raises UnknownReview where the review is not the key's: the same answer, so that who asks learns nothing."""
         with self.workspace.db.read() as session:
-            if _known(session, id).owner != owner:
-                raise _unknown(id)
+            if _get_review(session, id).owner != owner:
+                raise _unknown_review(id)
 
     def page(self, limit: int, before: str | None, owner: str | None = None) -> list[tuple[Review, int, int]]:
         """Up to `limit` reviews, of the key `owner` if given, the newest first, each with the number of its files and of
@@ -84,20 +84,20 @@ class Reviews:
     def get(self, id: str) -> tuple[Review, list[ReviewFile], LogState]:
         """A review with its files. Raises UnknownReview."""
         with self.workspace.db.read() as session:
-            review = _known(session, id)
+            review = _get_review(session, id)
             files = session.scalars(select(ReviewFile).where(ReviewFile.review == id).order_by(ReviewFile.number))
-            return review, list(files), _state(session, review)
+            return review, list(files), _log_state(session, review)
 
     def file(self, id: str, number: int) -> ReviewFile:
         """One file of a review. Raises UnknownReview."""
         with self.workspace.db.read() as session:
-            return _known_file(session, id, number)
+            return _get_file(session, id, number)
 
     def add_file(self, id: str, row: ReviewFile, settings: Settings | None = None) -> ReviewFile:
         """Add a file; it gets the next number. Raises UnknownReview, InvalidOperation, QuotaExceeded."""
         row.bytes = sum(self.workspace.store.size(digest) for digest in set(blobs_of(row)))
         with self.workspace.db.write() as session:
-            review = _known(session, id)
+            review = _get_review(session, id)
             if settings is not None:
                 quotas.check_bytes(session, settings, review.owner, row.bytes)
             last = session.scalar(select(func.max(ReviewFile.number)).where(ReviewFile.review == id))
@@ -113,14 +113,14 @@ class Reviews:
     def rename(self, id: str, name: str) -> Review:
         """Give a review another name. Raises UnknownReview."""
         with self.workspace.db.write() as session:
-            review = _known(session, id)
+            review = _get_review(session, id)
             review.name, review.changed = name, time.time()
         return review
 
     def delete(self, id: str) -> None:
         """Forget a review with its files and its log. Raises UnknownReview."""
         with self.workspace.db.write() as session:
-            _known(session, id)
+            _get_review(session, id)
             files = list(session.scalars(select(ReviewFile).where(ReviewFile.review == id)))
             for table in (ReviewOperation, ReviewFile):
                 session.execute(delete(table).where(table.review == id))
@@ -130,8 +130,8 @@ class Reviews:
     def segments(self, id: str, number: int) -> tuple[int, list[ReviewSegment]]:
         """(the log's revision, the segments of a file as they stand). Raises UnknownReview."""
         with self._lock, self.workspace.db.read() as session:
-            review = _known(session, id)
-            return review.revision, list(self._sheet(session, review, number).segments)
+            review = _get_review(session, id)
+            return review.revision, list(self._load_sheet(session, review, number).segments)
 
     def operations(self, id: str, after: int, limit: int) -> tuple[LogState, list[ReviewOperation]]:
         """The log from the operation after number `after` on. Raises UnknownReview."""
@@ -142,8 +142,8 @@ class Reviews:
             .limit(limit)
         )
         with self.workspace.db.read() as session:
-            review = _known(session, id)
-            return _state(session, review), list(session.scalars(query))
+            review = _get_review(session, id)
+            return _log_state(session, review), list(session.scalars(query))
 
     def append(
         self, id: str, revision: int, operations: Sequence[Any], key: str = ""
@@ -160,7 +160,7 @@ class Reviews:
                 with self.workspace.db.write() as session:
                     return self._append(session, id, revision, operations, key)
             except BaseException:
-                self._forget(id)  # what was changed in memory is not in the log
+                self._drop_sheets(id)  # what was changed in memory is not in the log
                 raise
 
     def _append(
@@ -168,7 +168,7 @@ class Reviews:
     ) -> tuple[LogState, list[ReviewOperation]]:
         review = session.scalars(select(Review).where(Review.id == id).with_for_update()).first()
         if review is None:
-            raise _unknown(id)
+            raise _unknown_review(id)
         if review.revision != revision:
             raise ReviewConflict(
                 f"the review is at revision {review.revision}, the operations are for revision {revision}",
@@ -177,16 +177,16 @@ class Reviews:
                 limit=review.revision,
             )
         # The sheets are brought up to date before the revision moves on.
-        undo, redo = edits.stacks(_log(session, id))
+        undo, redo = edits.build_stacks(_read_log(session, id))
         rows = []
         for operation in operations:
             kind, target = operation.op, None
             if kind in ("undo", "redo"):
-                target, change = self._back(session, id, kind, undo if kind == "undo" else redo)
+                target, change = self._find_target(session, id, kind, undo if kind == "undo" else redo)
             else:
-                change = edits.plan(self._sheet(session, review, operation.file), operation)
-            self._sheet(session, review, change.file).apply(change)
-            row = _row(id, review.revision + 1, kind, change, target, key)
+                change = edits.plan(self._load_sheet(session, review, operation.file), operation)
+            self._load_sheet(session, review, change.file).apply(change)
+            row = _operation_row(id, review.revision + 1, kind, change, target, key)
             session.add(row)
             session.flush()
             review.revision += 1
@@ -196,7 +196,7 @@ class Reviews:
         review.changed = time.time()
         return LogState(review.revision, bool(undo), bool(redo)), rows
 
-    def _back(self, session: Session, id: str, kind: str, stack: list[int]) -> tuple[int, Change]:
+    def _find_target(self, session: Session, id: str, kind: str, stack: list[int]) -> tuple[int, Change]:
         """The operation that an undo or a redo is about, and its change."""
         if not stack:
             raise InvalidOperation(f"there is nothing to {kind}", pointer="operations")
@@ -205,12 +205,12 @@ class Reviews:
         change = change_of(row)
         return row.number, change.inverse() if kind == "undo" else change
 
-    def _sheet(self, session: Session, review: Review, number: int) -> Sheet:
+    def _load_sheet(self, session: Session, review: Review, number: int) -> Sheet:
         """The segments of a file, brought up to date with the log."""
         key = (review.id, number)
         known = self._sheets.get(key)
         if known is None or known[0] > review.revision:
-            file = _known_file(session, review.id, number)
+            file = _get_file(session, review.id, number)
             answer = intake.read_answer(self.workspace, file.answer)
             columns = zip(answer["start"], answer["end"], answer["given"], strict=True)
             rows = [ReviewSegment(i, start, end, given) for i, (start, end, given) in enumerate(columns)]
@@ -231,7 +231,7 @@ class Reviews:
             self._sheets.popitem(last=False)
         return sheet
 
-    def _forget(self, id: str) -> None:
+    def _drop_sheets(self, id: str) -> None:
         for key in [key for key in self._sheets if key[0] == id]:
             del self._sheets[key]
 
@@ -247,7 +247,7 @@ def change_of(row: ReviewOperation) -> Change:
     return Change(row.file, row.position, before, after)
 
 
-def _row(id: str, number: int, kind: str, change: Change, target: int | None, key: str) -> ReviewOperation:
+def _operation_row(id: str, number: int, kind: str, change: Change, target: int | None, key: str) -> ReviewOperation:
     return ReviewOperation(
         review=id,
         number=number,
@@ -272,31 +272,31 @@ def _push(undo: list[int], redo: list[int], kind: str, number: int) -> None:
         redo.clear()
 
 
-def _log(session: Session, id: str) -> list[tuple[int, str]]:
+def _read_log(session: Session, id: str) -> list[tuple[int, str]]:
     query = select(ReviewOperation.number, ReviewOperation.kind)
     rows = session.execute(query.where(ReviewOperation.review == id).order_by(ReviewOperation.number))
     return [(number, kind) for number, kind in rows]
 
 
-def _state(session: Session, review: Review) -> LogState:
-    undo, redo = edits.stacks(_log(session, review.id))
+def _log_state(session: Session, review: Review) -> LogState:
+    undo, redo = edits.build_stacks(_read_log(session, review.id))
     return LogState(review.revision, bool(undo), bool(redo))
 
 
-def _known(session: Session, id: str) -> Review:
+def _get_review(session: Session, id: str) -> Review:
     review = session.get(Review, id)
     if review is None:
-        raise _unknown(id)
+        raise _unknown_review(id)
     return review
 
 
-def _unknown(id: str) -> UnknownReview:
+def _unknown_review(id: str) -> UnknownReview:
     return UnknownReview(f"there is no review {id[:80]!r}", pointer="id", value=id[:80])
 
 
-def _known_file(session: Session, id: str, number: int) -> ReviewFile:
+def _get_file(session: Session, id: str, number: int) -> ReviewFile:
     file = session.get(ReviewFile, (id, number)) if 0 <= number < 2**31 else None
     if file is None:
-        _known(session, id)
+        _get_review(session, id)
         raise UnknownReview(f"the review has no file {number}", pointer="file", value=number)
     return file

@@ -43,14 +43,14 @@ def from_corpus(workspace: Workspace, corpus_id: str, place: int, owner: str | N
     Raises:
         UnknownCorpus, InvalidRequest, CorpusError, StorageFull.
     """
-    corpus = _corpus(workspace, corpus_id, owner)
+    corpus = _get_corpus(workspace, corpus_id, owner)
     if (holds := corpus.options.get("holds") or "segments") != "segments":
         raise InvalidRequest(
             f"expected a corpus of segments, got one that was taken in with holds={holds}: align or recognise it first",
             pointer="corpus",
             value=holds,
         )
-    return _with_annotation(workspace, corpus, place, corpus.options.get("tier"))
+    return _read_source(workspace, corpus, place, corpus.options.get("tier"))
 
 
 def from_job(workspace: Workspace, job_id: str, place: int, owner: str | None) -> Source:
@@ -64,12 +64,12 @@ def from_job(workspace: Workspace, job_id: str, place: int, owner: str | None) -
         raise InvalidRequest(
             f"expected a job of kind label, align or recognize, got {job.kind}", pointer="job", value=job.kind
         )
-    corpus = _corpus(workspace, job.spec["corpus"], owner)
+    corpus = _get_corpus(workspace, job.spec["corpus"], owner)
     options = job.spec["options"]
-    line = _line(workspace, corpus, place)
-    row = _row(workspace, job, line)
+    line = _get_line(workspace, corpus, place)
+    row = _read_row(workspace, job, line)
     if job.kind == "label":
-        return _with_annotation(workspace, corpus, place, options["tier"], options["channel"])
+        return _read_source(workspace, corpus, place, options["tier"], options["channel"])
     try:
         found = FoundSegments.model_validate(row)
     except ValidationError:
@@ -87,12 +87,12 @@ def from_job(workspace: Workspace, job_id: str, place: int, owner: str | None) -
     )  # fmt: skip
 
 
-def _corpus(workspace: Workspace, id: str, owner: str | None) -> Corpus:
+def _get_corpus(workspace: Workspace, id: str, owner: str | None) -> Corpus:
     with workspace.db.read() as session:
         return corpora.get(session, id, owner)
 
 
-def _line(workspace: Workspace, corpus: Corpus, place: int) -> Line:
+def _get_line(workspace: Workspace, corpus: Corpus, place: int) -> Line:
     for line in contents.lines(workspace, corpus, place, 1):
         return line
     raise InvalidRequest(
@@ -103,7 +103,7 @@ def _line(workspace: Workspace, corpus: Corpus, place: int) -> Line:
     )
 
 
-def _row(workspace: Workspace, job: Job, line: Line) -> dict[str, Any]:
+def _read_row(workspace: Workspace, job: Job, line: Line) -> dict[str, Any]:
     """The answer of a job to one utterance. Raises NoResult."""
     part = next((p for p in jobs.list_shards(workspace.db, job.id) if p.number == line.index // job.spec["part"]), None)
     if part is not None:
@@ -118,10 +118,10 @@ def _row(workspace: Workspace, job: Job, line: Line) -> dict[str, Any]:
     )
 
 
-def _with_annotation(
+def _read_source(
     workspace: Workspace, corpus: Corpus, place: int, tier: str | None, channel: int | Literal["mix"] = "mix"
 ) -> Source:
-    line, files = _line(workspace, corpus, place), contents.files(workspace, corpus)
+    line, files = _get_line(workspace, corpus, place), contents.files(workspace, corpus)
     return Source(
         sound=workspace.store.put(files.path(line.audio)), name=PurePosixPath(line.audio).name,
         annotation=files.read(line.annotation),

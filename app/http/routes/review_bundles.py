@@ -61,7 +61,7 @@ async def corpus(
             tier = tiers.pop() if len(tiers) == 1 else None
             asked = CorpusOptions.model_validate({"name": reviews.get(id)[0].name, "tier": tier})
             options = asked.model_dump(include=set(CorpusOptions.model_fields) - {"name"})
-            options |= {"review": id, "checked_seconds": ranking.checked_seconds(reviews, id)}
+            options |= {"review": id, "checked_seconds": ranking.count_checked_seconds(reviews, id)}
             caps = Caps(settings.max_archive_files, settings.max_archive_bytes)
             row = intake.from_archive(holds.workspace, out.digest, asked.name, options, caps)
             row.owner = caller_id(request)
@@ -82,7 +82,7 @@ def label_next(
     count: Annotated[int, Query(ge=1, le=200, description="How many.")] = 20,
 ) -> dict[str, Any]:  # fmt: skip
     """The recordings of which the model is least certain, a speaker at a time; those of which all is checked are left out."""
-    return {"files": ranking.next_files(reviews, id, count)}
+    return {"files": ranking.choose_next(reviews, id, count)}
 
 
 @router.get(
@@ -96,4 +96,4 @@ def trainings(
     limit: Annotated[int, Query(ge=1, le=200, description="How many.")] = 50,
 ) -> dict[str, Any]:  # fmt: skip
     """What each training on it made of what was checked by then, the newest first."""
-    return {"trainings": ranking.trainings(reviews, id, limit)}
+    return {"trainings": ranking.list_trainings(reviews, id, limit)}

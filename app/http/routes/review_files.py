@@ -99,7 +99,7 @@ async def add_file(
             source, model = await _receive(request, services, workspace)
         row = await _label(source, model, services, workspace)
         added = await asyncio.to_thread(reviews.add_file, id, row, services.settings)
-    body = documents.file_document(added)
+    body = documents.file_to_json(added)
     return JSONResponse(body, 201, {"Location": f"/reviews/{id}/files/{body['number']}"})
 
 
@@ -179,7 +179,7 @@ async def _label(source: Source, model: str, services: Services, workspace: Work
         metrics.segments.inc(len(scored.labelled))
 
     def make() -> ReviewFile:
-        document = intake.answer_document(ready, scored.labelled, entry.labeler.labels_)
+        document = intake.answer_to_json(ready, scored.labelled, entry.labeler.labels_)
         if source.found is not None:
             document["boundaries"] = boundaries.columns(source.found, notation.tier_segments(ready.tier))
         return ReviewFile(

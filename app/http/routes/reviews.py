@@ -39,7 +39,7 @@ _FOREVER = {"Cache-Control": "private, max-age=31536000, immutable"}
 _BINARY: dict[int | str, dict[str, Any]] = {200: {"content": {"application/octet-stream": {"schema": uploads.BINARY}}}}
 
 
-async def _reviews(request: Request, services: ServicesDep, db: DatabaseDep, owner: OwnerDep) -> Reviews:
+async def _get_reviews(request: Request, services: ServicesDep, db: DatabaseDep, owner: OwnerDep) -> Reviews:
     """The reviews; those of other keys are not there. Raises UnknownReview."""
     state = request.app.state
     if getattr(state, "reviews", None) is None:
@@ -50,7 +50,7 @@ async def _reviews(request: Request, services: ServicesDep, db: DatabaseDep, own
     return reviews
 
 
-ReviewsDep = Annotated[Reviews, Depends(_reviews)]
+ReviewsDep = Annotated[Reviews, Depends(_get_reviews)]
 
 
 @router.post("", summary="Begin a review", status_code=201, response_model=ReviewOut, responses=refusals(400, 422, 503))
@@ -58,7 +58,7 @@ def create(asked: NewReview, request: Request, reviews: ReviewsDep) -> JSONRespo
     """Files are added to it one by one: `POST /reviews/{id}/files`."""
     row = reviews.create(asked.name, caller_id(request))
     return JSONResponse(
-        documents.review_document(row, [], LogState(0, False, False)), 201, {"Location": f"/reviews/{row.id}"}
+        documents.review_to_json(row, [], LogState(0, False, False)), 201, {"Location": f"/reviews/{row.id}"}
     )
 
 
@@ -68,7 +68,7 @@ def index(reviews: ReviewsDep, owner: OwnerDep, limit: Limit = 50, cursor: Curso
     before = pagination.decode_cursor(cursor)
     rows = reviews.page(limit + 1, before, owner)
     return {
-        "reviews": [documents.summary(row, files, segments) for row, files, segments in rows[:limit]],
+        "reviews": [documents.summary_to_json(row, files, segments) for row, files, segments in rows[:limit]],
         "next": pagination.encode_cursor(rows[limit - 1][0].id) if len(rows) > limit else None,
     }
 
@@ -76,7 +76,7 @@ def index(reviews: ReviewsDep, owner: OwnerDep, limit: Limit = 50, cursor: Curso
 @router.get("/{id}", summary="One review", response_model=ReviewOut, responses=_UNKNOWN)
 def show(id: str, reviews: ReviewsDep) -> dict[str, Any]:
     """Its files, and where its log stands."""
-    return documents.review_document(*reviews.get(id))
+    return documents.review_to_json(*reviews.get(id))
 
 
 @router.patch("/{id}", summary="Rename a review", response_model=ReviewSummary, responses=refusals(400, 404, 422, 503))
@@ -84,7 +84,7 @@ def rename(id: str, asked: NewReview, reviews: ReviewsDep) -> dict[str, Any]:
     """Its files and its log stay as they are."""
     row = reviews.rename(id, asked.name)
     files = reviews.get(id)[1]
-    return documents.summary(row, len(files), sum(file.segments for file in files))
+    return documents.summary_to_json(row, len(files), sum(file.segments for file in files))
 
 
 @router.delete("/{id}", summary="Forget a review", status_code=204, responses=_UNKNOWN)
@@ -97,7 +97,7 @@ def delete(id: str, reviews: ReviewsDep) -> Response:
 @router.get("/{id}/files/{number}", summary="One file", response_model=ReviewFileOut, responses=_UNKNOWN)
 def file(id: str, number: int, reviews: ReviewsDep) -> dict[str, Any]:
     """What came, and which model labelled it."""
-    return documents.file_document(reviews.file(id, number))
+    return documents.file_to_json(reviews.file(id, number))
 
 
 @router.get("/{id}/files/{number}/segments", summary="Its segments", response_model=SegmentsOut, responses=_UNKNOWN)
@@ -151,7 +151,10 @@ def annotation(
     source = services.workspace.store.local(row.annotation).read_bytes()
     out = export.export(row, source, reviews.segments(id, number)[1], format)
     name = row.annotation_name if format is None else name_stem(row.annotation_name) + conversion.suffix(format)
-    headers = {"Cache-Control": "no-store", "Content-Disposition": f"attachment; filename*=UTF-8''{quote(_base(name))}"}
+    headers = {
+        "Cache-Control": "no-store",
+        "Content-Disposition": f"attachment; filename*=UTF-8''{quote(_base_name(name))}",
+    }
     if out.notices:
         headers["X-Phonechain-Warnings"] = ", ".join(sorted({notice.code for notice in out.notices}))
     return Response(out.data, headers=headers, media_type=out.media_type)
@@ -165,7 +168,7 @@ def history(
     limit: Annotated[int, Query(ge=1, le=10_000, description="How many.")] = 10_000,
 ) -> dict[str, Any]:
     """What was done, in order: what a window that was open meanwhile has to catch up with."""
-    return documents.log_document(*reviews.operations(id, after, limit))
+    return documents.log_to_json(*reviews.operations(id, after, limit))
 
 
 @router.post(
@@ -176,7 +179,7 @@ def history(
 )
 def operate(id: str, asked: Operations, request: Request, reviews: ReviewsDep) -> dict[str, Any]:
     """All operations are carried out, or none. 409 where the review is not at the revision that the request names."""
-    return documents.log_document(*reviews.append(id, asked.revision, asked.operations, caller_id(request)))
+    return documents.log_to_json(*reviews.append(id, asked.revision, asked.operations, caller_id(request)))
 
 
 def _blob(workspace: Workspace, digest: str, media_type: str) -> Response:
@@ -184,5 +187,5 @@ def _blob(workspace: Workspace, digest: str, media_type: str) -> Response:
     return FileResponse(path, headers={**_FOREVER, "ETag": f'"{digest[:32]}"'}, media_type=media_type)
 
 
-def _base(name: str) -> str:
+def _base_name(name: str) -> str:
     return name.replace("\\", "/").rsplit("/", 1)[-1]
