@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import httpx
 
 from phonechain.app.client import calls
-from phonechain.app.client.calls import Answers, Call, EventParser, Following, RemoteError, Unreachable
+from phonechain.app.client.calls import Answers, Call, EventParser, RemoteError, Subscription, Unreachable
 from phonechain.features.files import write_whole
 
 T = TypeVar("T")
@@ -49,7 +49,7 @@ class AsyncClient:
     ) -> dict[str, Any]:
         """The label of every segment with its posterior. `segments` is an annotation file, or a list of objects with `start`,
         `end` (seconds) and perhaps `label`; `options` are those of `POST /classify`: model, n_best, tier and others."""
-        answer = await self._run(calls.form("/classify", {"audio": audio, "segments": segments}, options))
+        answer = await self._run(calls.send_form("/classify", {"audio": audio, "segments": segments}, options))
         return dict(answer.json())
 
     async def annotate(
@@ -58,20 +58,20 @@ class AsyncClient:
     ) -> bytes:  # fmt: skip
         """The same as an annotation file of a format, such as `textgrid` or `eaf`."""
         options = {**options, "format": format}
-        answer = await self._run(calls.form("/classify", {"audio": audio, "segments": segments}, options))
+        answer = await self._run(calls.send_form("/classify", {"audio": audio, "segments": segments}, options))
         return answer.content
 
     async def align(self, audio: str | Path | bytes, transcript: str | Path | bytes, **options: Any) -> dict[str, Any]:
         """The words and phones of a transcript with their boundaries. `transcript` is a file, or its bytes; `options` are
         those of `POST /align`."""
-        answer = await self._run(calls.form("/align", {"audio": audio, "transcript": transcript}, options))
+        answer = await self._run(calls.send_form("/align", {"audio": audio, "transcript": transcript}, options))
         return dict(answer.json())
 
     # ---------------------------------------------------------------------------------------------------------- corpora
 
     async def upload_corpus(self, archive: str | Path, **options: Any) -> dict[str, Any]:
         """Send a zip or tar; `options` are those of the service: name, tier, table and others."""
-        return await self._run(calls.upload("/corpora", archive, options))
+        return await self._run(calls.send_file("/corpora", archive, options))
 
     async def register_corpus(self, **place: Any) -> dict[str, Any]:
         """A `folder` or `url` that the service allows."""
@@ -89,7 +89,7 @@ class AsyncClient:
 
     async def start(self, *, idempotency_key: str | None = None, **asked: Any) -> dict[str, Any]:
         """Start a job: `kind`, `corpus` and the options of its kind. Requests with the same key start it once."""
-        return await self._run(calls.start(asked, idempotency_key))
+        return await self._run(calls.start_job(asked, idempotency_key))
 
     async def job(self, id: str) -> dict[str, Any]:
         """A job as it is now."""
@@ -113,25 +113,25 @@ class AsyncClient:
 
     async def events(self, id: str, after: int = 0) -> AsyncIterator[dict[str, Any]]:
         """What happens to a job, until it has ended; a stream that breaks is taken up where it broke."""
-        following = Following(id, after)
-        while not following.over:
+        subscription = Subscription(id, after)
+        while not subscription.over:
             pause = 0.5
             try:
-                async with self.http.stream("GET", following.path, headers=following.headers) as answer:
+                async with self.http.stream("GET", subscription.path, headers=subscription.headers) as answer:
                     if answer.status_code >= 400:
                         await answer.aread()
-                        calls.checked(answer)
+                        calls.check_response(answer)
                     parser = EventParser()
                     async for line in answer.aiter_lines():
-                        if (event := parser.feed(line)) is not None:
-                            following.seen(event)
+                        if (event := parser.parse_line(line)) is not None:
+                            subscription.record_event(event)
                             yield event
             except (httpx.TransportError, RemoteError) as error:
-                pause = following.failed(self._translated(error))
+                pause = subscription.record_failure(self._translate(error))
             else:
-                if not following.over and (await self.job(id))["state"] in calls.TERMINAL and following.idle():
+                if not subscription.over and (await self.job(id))["state"] in calls.TERMINAL and subscription.is_idle():
                     return
-            if not following.over:
+            if not subscription.over:
                 await asyncio.sleep(pause)
 
     async def wait(self, id: str, every: float = 0.5) -> dict[str, Any]:
@@ -147,11 +147,11 @@ class AsyncClient:
                 async with self.http.stream("GET", f"/jobs/{id}/result", params=options) as answer:
                     if answer.status_code >= 400:
                         await answer.aread()
-                        calls.checked(answer)
+                        calls.check_response(answer)
                     async for chunk in answer.aiter_bytes():
                         await asyncio.to_thread(spare.write, chunk)
             except httpx.TransportError as error:
-                raise self._translated(error) from None
+                raise self._translate(error) from None
             spare.flush()
             await asyncio.to_thread(write_whole, out, lambda path: shutil.copyfile(spare.name, path))
         return Path(out)
@@ -164,7 +164,7 @@ class AsyncClient:
 
     async def upload_model(self, file: str | Path, name: str | None = None) -> dict[str, Any]:
         """Store a model file as a version."""
-        return await self._run(calls.upload("/models", file, {"name": name}))
+        return await self._run(calls.send_file("/models", file, {"name": name}))
 
     # ----------------------------------------------------------------------------------------------------------- inside
 
@@ -186,28 +186,28 @@ class AsyncClient:
                     step = steps.send(answer)
         except StopIteration as end:
             if check:
-                calls.checked(end.value)
+                calls.check_response(end.value)
             return end.value
         except httpx.TransportError as error:
-            raise self._translated(error) from None
+            raise self._translate(error) from None
 
     async def _pages(self, path: str, member: str, filters: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
         cursor = None
         while True:
             params = {**filters, **({"cursor": cursor} if cursor else {})}
-            entries, cursor = calls.pages(member, await self._run(calls.ask_json("GET", path, params=params)))
+            entries, cursor = calls.split_page(member, await self._run(calls.ask_json("GET", path, params=params)))
             for entry in entries:
                 yield entry
             if cursor is None:
                 return
 
-    def _translated(self, error: Exception) -> Exception:
+    def _translate(self, error: Exception) -> Exception:
         if not isinstance(error, httpx.TransportError):
             return error
         return Unreachable(f"expected a service at {self.http.base_url}, got: {str(error) or type(error).__name__}")
 
 
 async def _pieces(file: Path) -> AsyncIterator[bytes]:
-    reading = calls.pieces(file)
+    reading = calls.read_chunks(file)
     while (data := await asyncio.to_thread(next, reading, None)) is not None:
         yield data

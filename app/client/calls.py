@@ -79,11 +79,11 @@ def ask(call: Call, *, again: bool) -> Answers[httpx.Response]:
             continue
         if answer.status_code not in BUSY or last:
             return answer
-        yield min(LONGEST, seconds(answer, 0.5 * 2**n))
+        yield min(LONGEST, retry_seconds(answer, 0.5 * 2**n))
     raise AssertionError("the loop returns")
 
 
-def seconds(answer: httpx.Response, otherwise: float) -> float:
+def retry_seconds(answer: httpx.Response, otherwise: float) -> float:
     """What the header Retry-After names."""
     try:
         return max(0.0, float(answer.headers["retry-after"]))
@@ -91,7 +91,7 @@ def seconds(answer: httpx.Response, otherwise: float) -> float:
         return otherwise
 
 
-def checked(answer: httpx.Response) -> httpx.Response:
+def check_response(answer: httpx.Response) -> httpx.Response:
     """The answer. Raises RemoteError for a refusal."""
     if answer.status_code >= 400:
         try:
@@ -106,32 +106,32 @@ def ask_json(
     method: str, path: str, *, again: bool = True, file: Path | None = None, **more: Any
 ) -> Answers[dict[str, Any]]:
     """The JSON object that a call is answered with. Raises RemoteError."""
-    body: dict[str, Any] = checked((yield from ask(Call(method, path, more, file), again=again))).json()
+    body: dict[str, Any] = check_response((yield from ask(Call(method, path, more, file), again=again))).json()
     return body
 
 
-def start(asked: Mapping[str, Any], key: str | None) -> Answers[dict[str, Any]]:
+def start_job(asked: Mapping[str, Any], key: str | None) -> Answers[dict[str, Any]]:
     """Start a job, once, however often the request has to be sent."""
     headers = {"Idempotency-Key": key or str(uuid.uuid4())}
     return (yield from ask_json("POST", "/jobs", json=dict(asked), headers=headers))
 
 
-def upload(path: str, file: str | Path, params: Mapping[str, Any]) -> Answers[dict[str, Any]]:
+def send_file(path: str, file: str | Path, params: Mapping[str, Any]) -> Answers[dict[str, Any]]:
     """Send a file as the body."""
     headers = {"Content-Type": "application/octet-stream"}
     given = {name: value for name, value in params.items() if value is not None}
     return (yield from ask_json("POST", path, again=False, file=Path(file), params=given, headers=headers))
 
 
-def form(path: str, parts: Mapping[str, Any], options: Mapping[str, Any]) -> Answers[httpx.Response]:
+def send_form(path: str, parts: Mapping[str, Any], options: Mapping[str, Any]) -> Answers[httpx.Response]:
     """Send a form: `parts` are files (a path, or bytes) or, for `segments`, a list of segments."""
-    files = {name: _part(name, value) for name, value in parts.items() if value is not None}
+    files = {name: _form_part(name, value) for name, value in parts.items() if value is not None}
     params = {name: value for name, value in options.items() if value is not None}
     answer = yield from ask(Call("POST", path, {"files": files, "params": params}), again=True)
-    return checked(answer)
+    return check_response(answer)
 
 
-def _part(name: str, value: Any) -> tuple[str, bytes]:
+def _form_part(name: str, value: Any) -> tuple[str, bytes]:
     if isinstance(value, bytes):
         return name, value
     if isinstance(value, str | Path):
@@ -147,7 +147,7 @@ class EventParser:
     def __init__(self) -> None:
         self._number, self._kind, self._data = 0, "message", ""
 
-    def feed(self, line: str) -> dict[str, Any] | None:
+    def parse_line(self, line: str) -> dict[str, Any] | None:
         """The event that this line ends, if it ends one."""
         name, _, value = line.partition(": ")
         if name == "id":
@@ -167,11 +167,11 @@ def parse_events(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
     """Server-sent events out of lines of text."""
     parser = EventParser()
     for line in lines:
-        if (event := parser.feed(line)) is not None:
+        if (event := parser.parse_line(line)) is not None:
             yield event
 
 
-class Following:
+class Subscription:
     """How a job's events are followed: what was seen, and when to give up."""
 
     def __init__(self, id: str, after: int) -> None:
@@ -185,17 +185,17 @@ class Following:
         """By which the stream goes on after the last event."""
         return {"Last-Event-ID": str(self.after)}
 
-    def seen(self, event: Mapping[str, Any]) -> None:
+    def record_event(self, event: Mapping[str, Any]) -> None:
         """An event came."""
         self.failures, self.after, self._quiet = 0, int(event["number"]), 0
         self.over = event.get("state") in TERMINAL
 
-    def idle(self) -> bool:
+    def is_idle(self) -> bool:
         """Whether two whole streams in a row brought nothing, of a job that has ended."""
         self._quiet += 1
         return self._quiet > 1
 
-    def failed(self, error: Exception) -> float:
+    def record_failure(self, error: Exception) -> float:
         """Seconds to wait after a stream that broke or was refused. Raises the error where it is no use."""
         self.failures += 1
         if self.failures > TRIES or (isinstance(error, RemoteError) and error.status not in BUSY):
@@ -203,12 +203,12 @@ class Following:
         return min(5.0, 0.5 * 2**self.failures)
 
 
-def pages(member: str, page: Mapping[str, Any]) -> tuple[list[dict[str, Any]], str | None]:
+def split_page(member: str, page: Mapping[str, Any]) -> tuple[list[dict[str, Any]], str | None]:
     """(the entries of a page, the cursor of the next)."""
     return list(page[member]), page["next"]
 
 
-def pieces(file: Path, size: int = 1 << 20) -> Iterator[bytes]:
+def read_chunks(file: Path, size: int = 1 << 20) -> Iterator[bytes]:
     """The bytes of a file."""
     with file.open("rb") as handle:
         while data := handle.read(size):

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import httpx
 
 from phonechain.app.client import calls
-from phonechain.app.client.calls import Answers, Call, EventParser, Following, RemoteError, Unreachable
+from phonechain.app.client.calls import Answers, Call, EventParser, RemoteError, Subscription, Unreachable
 from phonechain.features.files import write_whole
 
 T = TypeVar("T")
@@ -46,7 +46,7 @@ class Client:
     ) -> dict[str, Any]:
         """The label of every segment with its posterior. `segments` is an annotation file, or a list of objects with `start`,
         `end` (seconds) and perhaps `label`; `options` are those of `POST /classify`: model, n_best, tier and others."""
-        answer = self._run(calls.form("/classify", {"audio": audio, "segments": segments}, options))
+        answer = self._run(calls.send_form("/classify", {"audio": audio, "segments": segments}, options))
         return dict(answer.json())
 
     def annotate(
@@ -55,20 +55,20 @@ class Client:
     ) -> bytes:  # fmt: skip
         """The same as an annotation file of a format, such as `textgrid` or `eaf`."""
         options = {**options, "format": format}
-        answer = self._run(calls.form("/classify", {"audio": audio, "segments": segments}, options))
+        answer = self._run(calls.send_form("/classify", {"audio": audio, "segments": segments}, options))
         return answer.content
 
     def align(self, audio: str | Path | bytes, transcript: str | Path | bytes, **options: Any) -> dict[str, Any]:
         """The words and phones of a transcript with their boundaries. `transcript` is a file, or its bytes; `options` are
         those of `POST /align`."""
-        answer = self._run(calls.form("/align", {"audio": audio, "transcript": transcript}, options))
+        answer = self._run(calls.send_form("/align", {"audio": audio, "transcript": transcript}, options))
         return dict(answer.json())
 
     # ---------------------------------------------------------------------------------------------------------- corpora
 
     def upload_corpus(self, archive: str | Path, **options: Any) -> dict[str, Any]:
         """Send a zip or tar; `options` are those of the service: name, tier, table and others."""
-        return self._run(calls.upload("/corpora", archive, options))
+        return self._run(calls.send_file("/corpora", archive, options))
 
     def register_corpus(self, **place: Any) -> dict[str, Any]:
         """A `folder` or `url` that the service allows."""
@@ -86,7 +86,7 @@ class Client:
 
     def start(self, *, idempotency_key: str | None = None, **asked: Any) -> dict[str, Any]:
         """Start a job: `kind`, `corpus` and the options of its kind. Requests with the same key start it once."""
-        return self._run(calls.start(asked, idempotency_key))
+        return self._run(calls.start_job(asked, idempotency_key))
 
     def job(self, id: str) -> dict[str, Any]:
         """A job as it is now."""
@@ -110,25 +110,25 @@ class Client:
 
     def events(self, id: str, after: int = 0) -> Iterator[dict[str, Any]]:
         """What happens to a job, until it has ended; a stream that breaks is taken up where it broke."""
-        following = Following(id, after)
-        while not following.over:
+        subscription = Subscription(id, after)
+        while not subscription.over:
             pause = 0.5
             try:
-                with self.http.stream("GET", following.path, headers=following.headers) as answer:
+                with self.http.stream("GET", subscription.path, headers=subscription.headers) as answer:
                     if answer.status_code >= 400:
                         answer.read()
-                        calls.checked(answer)
+                        calls.check_response(answer)
                     parser = EventParser()
                     for line in answer.iter_lines():
-                        if (event := parser.feed(line)) is not None:
-                            following.seen(event)
+                        if (event := parser.parse_line(line)) is not None:
+                            subscription.record_event(event)
                             yield event
             except (httpx.TransportError, RemoteError) as error:
-                pause = following.failed(self._translated(error))
+                pause = subscription.record_failure(self._translate(error))
             else:
-                if not following.over and (self.job(id))["state"] in calls.TERMINAL and following.idle():
+                if not subscription.over and (self.job(id))["state"] in calls.TERMINAL and subscription.is_idle():
                     return
-            if not following.over:
+            if not subscription.over:
                 time.sleep(pause)
 
     def wait(self, id: str, every: float = 0.5) -> dict[str, Any]:
@@ -144,14 +144,14 @@ class Client:
             with self.http.stream("GET", f"/jobs/{id}/result", params=options) as answer, spare.open("wb") as file:
                 if answer.status_code >= 400:
                     answer.read()
-                    calls.checked(answer)
+                    calls.check_response(answer)
                 for chunk in answer.iter_bytes():
                     file.write(chunk)
 
         try:
             write_whole(out, fetch)
         except httpx.TransportError as error:
-            raise self._translated(error) from None
+            raise self._translate(error) from None
         return Path(out)
 
     # ----------------------------------------------------------------------------------------------------------- models
@@ -162,7 +162,7 @@ class Client:
 
     def upload_model(self, file: str | Path, name: str | None = None) -> dict[str, Any]:
         """Store a model file as a version."""
-        return self._run(calls.upload("/models", file, {"name": name}))
+        return self._run(calls.send_file("/models", file, {"name": name}))
 
     # ----------------------------------------------------------------------------------------------------------- inside
 
@@ -175,7 +175,7 @@ class Client:
                     time.sleep(step)
                     step = next(steps)
                     continue
-                more = step.more if step.file is None else {**step.more, "content": calls.pieces(step.file)}
+                more = step.more if step.file is None else {**step.more, "content": calls.read_chunks(step.file)}
                 try:
                     answer = self.http.request(step.method, step.path, **more)
                 except httpx.TransportError as error:
@@ -184,21 +184,21 @@ class Client:
                     step = steps.send(answer)
         except StopIteration as end:
             if check:
-                calls.checked(end.value)
+                calls.check_response(end.value)
             return end.value
         except httpx.TransportError as error:
-            raise self._translated(error) from None
+            raise self._translate(error) from None
 
     def _pages(self, path: str, member: str, filters: dict[str, Any]) -> Iterator[dict[str, Any]]:
         cursor = None
         while True:
             params = {**filters, **({"cursor": cursor} if cursor else {})}
-            entries, cursor = calls.pages(member, self._run(calls.ask_json("GET", path, params=params)))
+            entries, cursor = calls.split_page(member, self._run(calls.ask_json("GET", path, params=params)))
             yield from entries
             if cursor is None:
                 return
 
-    def _translated(self, error: Exception) -> Exception:
+    def _translate(self, error: Exception) -> Exception:
         if not isinstance(error, httpx.TransportError):
             return error
         return Unreachable(f"expected a service at {self.http.base_url}, got: {str(error) or type(error).__name__}")
