@@ -39,7 +39,7 @@ async def receive(
     """
     caps = Caps(settings.max_archive_files, settings.max_archive_bytes)
     if len(files) == 1:
-        digest = await uploads.keep_file(files[0].file, workspace, settings.max_upload_bytes)
+        digest = await uploads.store_file(files[0].file, workspace, settings.max_upload_bytes)
         digests = [digest]
     else:
         digest, digests = await in_thread(pack, files, workspace)

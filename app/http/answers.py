@@ -23,7 +23,7 @@ from phonechain.features.errors import Notice
 
 
 @dataclass(slots=True)
-class Asked:
+class ClassifyRequest:
     """A request that follows the interface."""
 
     options: ClassifyOptions
@@ -64,7 +64,13 @@ def file_response(
 
 
 def to_json(
-    asked: Asked, entry: Entry, ready: Prepared, scored: Scored, begun: float, spent: float, more: dict[str, Any]
+    asked: ClassifyRequest,
+    entry: Entry,
+    ready: Prepared,
+    scored: Scored,
+    begun: float,
+    spent: float,
+    more: dict[str, Any],
 ) -> dict[str, Any]:
     """A `ClassifyAnswer` as plain data."""
     return answer(

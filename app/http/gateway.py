@@ -49,10 +49,10 @@ from phonechain.features.errors import PhonechainError
 CLIENT_GONE = 499
 """The status that is logged where the client left before the answer, as nginx does."""
 
-SLOWEST = 16 * 1024
+BYTES_PER_SECOND = 16 * 1024
 """Bytes of a body that buy its sender a second more."""
 
-SMALL = 2**20
+SMALL_BODY = 2**20
 """Bytes; longer bodies share three quarters of the budget."""
 
 SAFE_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -76,9 +76,9 @@ RULES: tuple[tuple[str, str, str], ...] = (
 
 FRESH = 5.0
 """Seconds for which a look at the keys is good; a revoked key works that long at most while the database answers."""
-PATIENCE = 1.0
+LOOKUP_TIMEOUT = 1.0
 """Seconds for which a request waits for a look at the keys where they are known from an earlier one."""
-KEPT = 3600.0
+MAX_KEY_AGE = 3600.0
 """Seconds for which keys are known while the database does not answer."""
 
 log = logging.getLogger("phonechain.access")
@@ -103,7 +103,7 @@ class Keyring:
     """The API keys in use, read from the database every few seconds.
 
     Keys are asked for where PHONECHAIN_ADMIN_KEY is set or a key was made; the key of that setting is kept nowhere. While
-    the database does not answer, the keys that were read last hold for `KEPT` seconds.
+    the database does not answer, the keys that were read last hold for `MAX_KEY_AGE` seconds.
     """
 
     def __init__(self, settings: Settings, db: Database) -> None:
@@ -126,7 +126,7 @@ class Keyring:
         if self._admin is not None and hmac.compare_digest(digest, self._admin):
             return Caller("admin", ("admin",))
         if time.monotonic() >= self._look_at and (self.db.migrated or self.db.exists):
-            await self._look()
+            await self._refresh()
         if self._admin is None and not self._callers:
             return ANYONE
         if not digest:
@@ -135,16 +135,16 @@ class Keyring:
             raise KeyMissing("unknown API key")
         return known
 
-    async def _look(self) -> None:
+    async def _refresh(self) -> None:
         """Read the keys again. Raises DatabaseAway where they are not known."""
         if self._reading is None or self._reading.done():
             self._reading = asyncio.ensure_future(self._read())
             self._reading.add_done_callback(lambda reading: reading.cancelled() or reading.exception())
             self._slow = False
-        if self._read_at is None or time.monotonic() - self._read_at > KEPT:
+        if self._read_at is None or time.monotonic() - self._read_at > MAX_KEY_AGE:
             await asyncio.shield(self._reading)
         elif not self._slow:
-            done, _ = await asyncio.wait((self._reading,), timeout=PATIENCE)
+            done, _ = await asyncio.wait((self._reading,), timeout=LOOKUP_TIMEOUT)
             self._slow = not done
             if done and not isinstance(self._reading.exception(), DatabaseAway):
                 self._reading.result()
@@ -160,7 +160,7 @@ class Keyring:
         finally:
             self._look_at = time.monotonic() + (FRESH if self._read_at is not None else 0.0)
 
-    def forget(self) -> None:
+    def invalidate(self) -> None:
         """A key was made or revoked."""
         self._look_at, self._read_at = 0.0, None
 
@@ -221,7 +221,7 @@ class Gateway:
         if not public or (settings.metrics == "key" and path == "/metrics"):
             try:
                 caller = await self.keyring.identify(exchange.headers.get("authorization", ""))
-                _require(caller, needed_scope(method, path))
+                _require(caller, scope_for(method, path))
             except PhonechainError as error:
                 return error
             scope["state"]["caller"] = caller
@@ -235,7 +235,7 @@ class Gateway:
         exchange.in_memory = not uploads
         declared = exchange.headers.get("content-length", "")
         if declared.isdecimal() and int(declared) > exchange.limit:
-            return _too_large(int(declared), "announced", exchange.limit)
+            return _body_too_large(int(declared), "announced", exchange.limit)
         return None
 
     def _record(self, exchange: Exchange, span: Any) -> None:
@@ -272,7 +272,7 @@ class ByteBudget:
     def count(self, exchange: Exchange) -> None:
         """What an exchange has received by now. Raises Overloaded, and then none of it counts any more."""
         self.release(exchange)
-        size, long = exchange.received, exchange.received > SMALL
+        size, long = exchange.received, exchange.received > SMALL_BODY
         held, limit = (self._long, self.total * 3 // 4) if long else (self.held, self.total)
         if held + size > limit:
             raise Overloaded(
@@ -286,7 +286,7 @@ class ByteBudget:
     def release(self, exchange: Exchange) -> None:
         """The exchange is over."""
         self.held -= exchange.counted
-        if exchange.counted > SMALL:
+        if exchange.counted > SMALL_BODY:
             self._long -= exchange.counted
         exchange.counted = 0
 
@@ -312,7 +312,7 @@ class Exchange:
         self.counted = 0
         self.in_memory = True
         """Whether the body is held in memory, and so counts against the budget."""
-        self.wait = self.patience = gateway.settings.body_timeout
+        self.wait = self.max_wait = gateway.settings.body_timeout
         """Seconds for which more of the body may be waited for, and the most that they may become."""
         self.whole = False
         self.status = 0
@@ -330,12 +330,12 @@ class Exchange:
             raise BodyTooSlow(f"the body came too slowly: {self.received} bytes so far", value=self.received) from None
         if message["type"] == "http.request":
             size = len(message.get("body", b""))
-            # No more than `patience` is saved up: who sends a part at once and then stops holds it for so long only.
-            self.wait = min(self.patience, self.wait - (time.monotonic() - begun) + size / SLOWEST)
+            # No more than `max_wait` is saved up: who sends a part at once and then stops holds it for so long only.
+            self.wait = min(self.max_wait, self.wait - (time.monotonic() - begun) + size / BYTES_PER_SECOND)
             self.whole = not message.get("more_body", False)
             self.received += size
             if self.received > self.limit:
-                raise _too_large(self.received, "received", self.limit)
+                raise _body_too_large(self.received, "received", self.limit)
             if self.in_memory:
                 self._budget.count(self)
         return message
@@ -381,7 +381,7 @@ def route_of(scope: Scope) -> str:
     return path if path else NO_ROUTE
 
 
-def needed_scope(method: str, path: str) -> str:
+def scope_for(method: str, path: str) -> str:
     """The scope that a request needs."""
     for methods, pattern, scope in RULES:
         if (methods == "*" or method in methods.split("|")) and re.fullmatch(pattern, path):
@@ -414,7 +414,7 @@ def _require(caller: Caller, scope: str) -> None:
         )
 
 
-def _too_large(size: int, how: str, limit: int) -> BodyTooLarge:
+def _body_too_large(size: int, how: str, limit: int) -> BodyTooLarge:
     return BodyTooLarge(
         f"expected a body of at most {limit} bytes, got {size} {how}", pointer="", value=size, limit=limit
     )

@@ -34,7 +34,7 @@ class Origins:
     def check(self, method: str, headers: Headers) -> ServiceError | None:
         """The refusal of a request, if its host or its origin is not allowed."""
         host = headers.get("host", "")
-        if host and not self._known(host):
+        if host and not self._is_allowed(host):
             return HostNotAllowed(
                 f"the service is not known as {host[:80]!r}; PHONECHAIN_ALLOWED_HOSTS names what it is known as",
                 value=host[:80],
@@ -44,14 +44,14 @@ class Origins:
         origin, site = headers.get("origin"), headers.get("sec-fetch-site")
         if origin is not None and (origin in self.sites or "*" in self.sites):
             return None
-        if site in ("same-origin", "none") or (site is None and (origin is None or _same(origin, host))):
+        if site in ("same-origin", "none") or (site is None and (origin is None or _is_same_origin(origin, host))):
             return None
         return CrossSite(
             f"a page of another site sent this request: {(origin or 'unknown')[:80]!r}; PHONECHAIN_CORS allows sites",
             value=(origin or "")[:80],
         )
 
-    def _known(self, host: str) -> bool:
+    def _is_allowed(self, host: str) -> bool:
         found = _HOST.fullmatch(host)
         if found is None:
             return "*" in self.hosts
@@ -71,7 +71,7 @@ def _is_address(name: str) -> bool:
     return True
 
 
-def _same(origin: str, host: str) -> bool:
+def _is_same_origin(origin: str, host: str) -> bool:
     """Whether an origin is the host that was asked; the scheme may differ, since a proxy may end TLS."""
     try:
         parts = urlsplit(origin)

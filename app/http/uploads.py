@@ -143,7 +143,7 @@ def parse_options(
     if findings:
         raise invalid_request(findings)
     for name in sorted(set(body) & set(query)):
-        if not _same_option(options, name, body[name], query[name]):
+        if not _is_same_option(options, name, body[name], query[name]):
             raise InvalidRequest(
                 f"expected one value of {name}, got another in the query than in the body", pointer=name
             )
@@ -156,7 +156,7 @@ def parse_options(
         raise invalid_request(found) from None
 
 
-def _same_option(options: type[BaseModel], name: str, one: Any, other: Any) -> bool:
+def _is_same_option(options: type[BaseModel], name: str, one: Any, other: Any) -> bool:
     """Whether two spellings of an option mean the same, such as 3 and "3"."""
     try:
         first, second = (options.model_validate({name: value}) for value in (one, other))
@@ -165,7 +165,7 @@ def _same_option(options: type[BaseModel], name: str, one: Any, other: Any) -> b
     return bool(getattr(first, name) == getattr(second, name))
 
 
-async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
+async def run_while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
     """The result of `work`, which is cancelled when the client leaves; the body must have been read.
 
     Raises:
@@ -187,24 +187,24 @@ async def _client_left(request: Request) -> None:
         pass
 
 
-async def keep_body(request: Request, workspace: Workspace, limit: int) -> str:
+async def store_body(request: Request, workspace: Workspace, limit: int) -> str:
     """The digest of the body as a blob. Raises BodyTooLarge, StorageFull."""
-    return await _keep(request.stream(), workspace, limit)
+    return await _store_stream(request.stream(), workspace, limit)
 
 
-async def keep_file(file: IO[bytes], workspace: Workspace, limit: int) -> str:
+async def store_file(file: IO[bytes], workspace: Workspace, limit: int) -> str:
     """The digest of an uploaded file as a blob. Raises BodyTooLarge, StorageFull."""
 
     def copy() -> str:
         with workspace.store.writing() as out:
             while data := file.read(CHUNK):
-                _write(out, data, limit)
+                _write_within(out, data, limit)
         return out.digest
 
     return await asyncio.to_thread(copy)
 
 
-async def _keep(stream: AsyncIterator[bytes], workspace: Workspace, limit: int) -> str:
+async def _store_stream(stream: AsyncIterator[bytes], workspace: Workspace, limit: int) -> str:
     context = workspace.store.writing()
     out = await asyncio.to_thread(context.__enter__)
     waiting = bytearray()
@@ -212,9 +212,9 @@ async def _keep(stream: AsyncIterator[bytes], workspace: Workspace, limit: int) 
         async for chunk in stream:
             waiting += chunk
             if len(waiting) >= CHUNK:
-                await asyncio.to_thread(_write, out, bytes(waiting), limit)
+                await asyncio.to_thread(_write_within, out, bytes(waiting), limit)
                 waiting.clear()
-        await asyncio.to_thread(_write, out, bytes(waiting), limit)
+        await asyncio.to_thread(_write_within, out, bytes(waiting), limit)
     except BaseException as error:
         trace = error.__traceback__
         if not await asyncio.to_thread(context.__exit__, type(error), error, trace):
@@ -224,7 +224,7 @@ async def _keep(stream: AsyncIterator[bytes], workspace: Workspace, limit: int) 
     return out.digest
 
 
-def _write(out: BlobWriter, data: bytes, limit: int) -> None:
+def _write_within(out: BlobWriter, data: bytes, limit: int) -> None:
     if out.size + len(data) > limit:
         size = out.size + len(data)
         raise BodyTooLarge(f"expected an upload of at most {limit} bytes, got {size} or more", value=size, limit=limit)

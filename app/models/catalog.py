@@ -227,7 +227,7 @@ class ModelCatalog:
             try:
                 return ModelFile(row.name, row.version, row.blob, self.workspace.store.local(row.blob))
             except FileNotFoundError:  # removed in this moment
-                raise repository.unknown(name) from None
+                raise repository.unknown_model(name) from None
         known = self._files.get(name)
         if known is not None:
             hold(known.blob)
@@ -256,11 +256,11 @@ class ModelCatalog:
             self._files[ALIGNMENT] = known
         return known
 
-    def loaded(self) -> list[Entry]:
+    def list_loaded(self) -> list[Entry]:
         """Every model in memory."""
         with self._lock:
             return [*self.registry, *self._loaded.values()]
 
-    def forget(self) -> None:
+    def invalidate(self) -> None:
         """A stored version or an alias has changed."""
         self._known.clear()

@@ -81,22 +81,22 @@ def list_all(db: Database) -> tuple[list[ModelVersion], list[Alias]]:
         return list(session.scalars(versions)), list(session.scalars(select(Alias).order_by(Alias.alias)))
 
 
-def point(db: Database, alias: str, wanted: str) -> Alias:
+def set_alias(db: Database, alias: str, wanted: str) -> Alias:
     """Let `alias` stand for the version that `wanted` names now. Raises UnknownModel, InvalidRequest."""
     check_name(alias, "alias")
     with db.write() as session:
         row = find(session, wanted)
         if row is None:
-            raise unknown(wanted)
+            raise unknown_model(wanted)
         return session.merge(Alias(alias=alias, name=row.name, version=row.version))
 
 
-def unpoint(db: Database, alias: str) -> None:
+def delete_alias(db: Database, alias: str) -> None:
     """Forget an alias. Raises UnknownModel."""
     with db.write() as session:
         gone = session.execute(delete(Alias).where(Alias.alias == alias))
         if not gone.rowcount:  # type: ignore[attr-defined]
-            raise unknown(alias)
+            raise unknown_model(alias)
 
 
 def remove(db: Database, name: str, version: str) -> str:
@@ -108,7 +108,7 @@ def remove(db: Database, name: str, version: str) -> str:
     with db.write() as session:
         row = session.get(ModelVersion, (name, version))
         if row is None:
-            raise unknown(f"{name}@{version}")
+            raise unknown_model(f"{name}@{version}")
         alias = session.scalars(select(Alias.alias).where(Alias.name == name, Alias.version == version)).first()
         if alias is not None:
             raise ModelInUse(f"the alias {alias!r} stands for this version", value=alias)
@@ -119,6 +119,6 @@ def remove(db: Database, name: str, version: str) -> str:
     return row.blob
 
 
-def unknown(wanted: str) -> UnknownModel:
+def unknown_model(wanted: str) -> UnknownModel:
     """The error about a model that is not there."""
     return UnknownModel(f"unknown model {wanted[:120]!r}; GET /models lists them", pointer="model", value=wanted[:120])

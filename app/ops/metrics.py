@@ -158,7 +158,7 @@ class Gauges:
         ):
             yield GaugeMetricFamily(f"phonechain_{name}", text, value)
         loaded = GaugeMetricFamily("phonechain_model_loaded", "Models in memory.", labels=["name", "version"])
-        for model in sorted({(entry.name, entry.version) for entry in self.models.loaded()}):
+        for model in sorted({(entry.name, entry.version) for entry in self.models.list_loaded()}):
             loaded.add_metric(model, 1)
         yield loaded
         jobs = GaugeMetricFamily("phonechain_jobs", "Jobs in the database, by state.", labels=["state"])

@@ -16,7 +16,7 @@ from phonechain.app.alignment.pipeline import Aligned
 from phonechain.app.alignment.transcripts import Pronouncer, pronouncer_of
 from phonechain.app.http.answers import file_response, json_response
 from phonechain.app.http.dependencies import ServicesDep
-from phonechain.app.http.uploads import File, Upload, parse_object, parse_options, receive, while_connected
+from phonechain.app.http.uploads import File, Upload, parse_object, parse_options, receive, run_while_connected
 from phonechain.app.labelling.batcher import Place
 from phonechain.app.labelling.lanes import TEXT_PER_SECOND, estimate_seconds
 from phonechain.app.problems.errors import InvalidRequest
@@ -66,7 +66,7 @@ async def align(request: Request, services: ServicesDep) -> Response:
         return await place.run(_response, aligner, sound, done, options.format)
 
     with batcher.admit() as place:
-        return await while_connected(request, answer(place))
+        return await run_while_connected(request, answer(place))
 
 
 @router.post(
@@ -94,7 +94,7 @@ async def recognize(request: Request, services: ServicesDep) -> Response:
         return await place.run(_response, aligner, sound, done, options.format)
 
     with batcher.admit() as place:
-        return await while_connected(request, answer(place))
+        return await run_while_connected(request, answer(place))
 
 
 def _aligner() -> PhoneAligner:

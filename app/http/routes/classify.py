@@ -13,10 +13,10 @@ from fastapi import APIRouter, Request
 from starlette.datastructures import QueryParams
 from starlette.responses import Response
 
-from phonechain.app.http.answers import Asked, file_response, json_response, to_json
+from phonechain.app.http.answers import ClassifyRequest, file_response, json_response, to_json
 from phonechain.app.http.dependencies import ServicesDep
 from phonechain.app.http.routes.classify_speakers import label_speakers
-from phonechain.app.http.uploads import Upload, parse_object, parse_options, receive, while_connected
+from phonechain.app.http.uploads import Upload, parse_object, parse_options, receive, run_while_connected
 from phonechain.app.labelling import pipeline as labelling
 from phonechain.app.labelling.batcher import Place, Scored
 from phonechain.app.labelling.lanes import SEGMENTS_PER_SECOND, TEXT_PER_SECOND
@@ -38,7 +38,7 @@ async def classify(request: Request, services: ServicesDep) -> Response:
     services.batcher.refuse_if_full()
     upload = await receive(request, services.settings.max_body_bytes, ("audio", "segments"), texts=("segments",))
     with services.batcher.admit() as place:
-        return await while_connected(request, label(upload, request.query_params, services, place))
+        return await run_while_connected(request, label(upload, request.query_params, services, place))
 
 
 async def label(upload: Upload, query: QueryParams, services: Services, place: Place) -> Response:
@@ -77,7 +77,7 @@ async def label(upload: Upload, query: QueryParams, services: Services, place: P
     return await place.run(render, asked, entry, ready, scored, begun, spent, more)
 
 
-def prepare(asked: Asked, entry: Entry, settings: Settings) -> Prepared:
+def prepare(asked: ClassifyRequest, entry: Entry, settings: Settings) -> Prepared:
     """Decode the sound and compute the features that the model takes. Runs in a thread."""
     options, model = asked.options, entry.model
     mode = model.normaliser.check_mode(options.normalise, known_speakers=False)
@@ -99,7 +99,7 @@ def prepare(asked: Asked, entry: Entry, settings: Settings) -> Prepared:
     return ready
 
 
-def parse_request(upload: Upload, query: QueryParams, settings: Settings) -> Asked:
+def parse_request(upload: Upload, query: QueryParams, settings: Settings) -> ClassifyRequest:
     """Check an upload against the interface. Runs in a thread: a body may be large.
 
     Raises:
@@ -112,7 +112,7 @@ def parse_request(upload: Upload, query: QueryParams, settings: Settings) -> Ask
             labelling.check_count(len(segments), settings.max_segments)  # before a model is built of each
         checked = parse_options(ClassifyOptions, ClassifyBody, body, query, context)
         listed = notation.shift(_to_annotation(checked.segments), checked.shift)
-        return Asked(checked, checked.audio, listed, True)
+        return ClassifyRequest(checked, checked.audio, listed, True)
     options = parse_options(ClassifyOptions, ClassifyOptions, upload.fields, query, context)
     audio, given = upload.files.get("audio"), upload.files.get("segments")
     if audio is None:
@@ -128,7 +128,7 @@ def parse_request(upload: Upload, query: QueryParams, settings: Settings) -> Ask
         audio=name_stem(audio.name) if audio.name else None,
         channel=options.channel if options.channel != "mix" else None,
     )
-    return Asked(options, audio.data, notation.shift(annotation, options.shift), False)
+    return ClassifyRequest(options, audio.data, notation.shift(annotation, options.shift), False)
 
 
 def _to_annotation(segments: list[SegmentIn]) -> Annotation:
@@ -136,7 +136,13 @@ def _to_annotation(segments: list[SegmentIn]) -> Annotation:
 
 
 def render(
-    asked: Asked, entry: Entry, ready: Prepared, scored: Scored, begun: float, spent: float, more: dict[str, Any]
+    asked: ClassifyRequest,
+    entry: Entry,
+    ready: Prepared,
+    scored: Scored,
+    begun: float,
+    spent: float,
+    more: dict[str, Any],
 ) -> Response:
     """The answer in the asked format, with `more` members. Runs in a thread."""
     wanted = asked.options.format

@@ -7,7 +7,7 @@ import time
 
 from starlette.responses import Response
 
-from phonechain.app.http.answers import Asked, file_response, json_response, to_json
+from phonechain.app.http.answers import ClassifyRequest, file_response, json_response, to_json
 from phonechain.app.labelling import speakers
 from phonechain.app.labelling.batcher import Place, Scored
 from phonechain.app.labelling.pipeline import Prepared, check_count
@@ -19,7 +19,9 @@ from phonechain.app.services import Services
 from phonechain.app.settings import Settings
 
 
-async def label_speakers(services: Services, asked: Asked, entry: Entry, begun: float, place: Place) -> Response:
+async def label_speakers(
+    services: Services, asked: ClassifyRequest, entry: Entry, begun: float, place: Place
+) -> Response:
     """The answer for a request that has been read and admitted.
 
     Raises:
@@ -45,7 +47,7 @@ async def label_speakers(services: Services, asked: Asked, entry: Entry, begun: 
     return await place.run(_render, asked, entry, ready, scored, begun, spent)
 
 
-def _prepare(asked: Asked, entry: Entry, settings: Settings) -> list[Prepared]:
+def _prepare(asked: ClassifyRequest, entry: Entry, settings: Settings) -> list[Prepared]:
     """Decode the sound and compute the features of every tier. Runs in a thread."""
     options = asked.options
     if options.tier is not None:
@@ -68,7 +70,7 @@ def _prepare(asked: Asked, entry: Entry, settings: Settings) -> list[Prepared]:
 
 
 def _render(
-    asked: Asked, entry: Entry, ready: list[Prepared], scored: list[Scored], begun: float, spent: float
+    asked: ClassifyRequest, entry: Entry, ready: list[Prepared], scored: list[Scored], begun: float, spent: float
 ) -> Response:
     """The answer in the asked format. Runs in a thread."""
     options = asked.options

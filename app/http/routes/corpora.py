@@ -129,11 +129,11 @@ async def _receive(request: Request, services: Services, holds: BlobHolds) -> Co
         return await services.take_in(_register, holds, settings, asked)
     if kind in LISTS:
         options = problems.validate(CorpusOptions, query)
-        digest = await uploads.keep_body(request, workspace, settings.max_upload_bytes)
+        digest = await uploads.store_body(request, workspace, settings.max_upload_bytes)
         return await services.take_in(_read_list, workspace, settings, digest, options)
     if kind in ARCHIVES:
         options = problems.validate(CorpusOptions, query)
-        digest = await uploads.keep_body(request, workspace, settings.max_upload_bytes)
+        digest = await uploads.store_body(request, workspace, settings.max_upload_bytes)
         return await services.take_in(_unpack, workspace, settings, digest, options)
     if kind == "multipart/form-data":
         return await _receive_form(request, services, workspace, query)
@@ -162,7 +162,7 @@ async def _receive_form(request: Request, services: Services, workspace: Workspa
                 fields[name] = value
         options = problems.validate(CorpusOptions, {**query, **fields})
         if isinstance(archive, UploadFile):
-            digest = await uploads.keep_file(archive.file, workspace, settings.max_upload_bytes)
+            digest = await uploads.store_file(archive.file, workspace, settings.max_upload_bytes)
         else:
             digest, _ = await services.take_in(bundle.pack, files, workspace, folders=True)
     return await services.take_in(_unpack, workspace, settings, digest, options)

@@ -30,7 +30,7 @@ def key_to_json(key: ApiKey) -> dict[str, Any]:
 def create(asked: NewKey, services: ServicesDep, db: DatabaseDep) -> dict[str, Any]:
     """From the first key on, every request needs one; the first has to have the scope `admin`."""
     row, key = keys.create(db, asked.name, asked.scopes, admin_key=services.settings.admin_key is not None)
-    services.keyring.forget()
+    services.keyring.invalidate()
     return {**key_to_json(row), "key": key}
 
 
@@ -44,5 +44,5 @@ def index(db: DatabaseDep) -> dict[str, Any]:
 def delete(id: str, services: ServicesDep, db: DatabaseDep) -> Response:
     """It is refused from now on (other processes of the service take a few seconds)."""
     keys.revoke(db, id)
-    services.keyring.forget()
+    services.keyring.invalidate()
     return Response(status_code=204)

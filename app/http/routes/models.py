@@ -116,7 +116,7 @@ async def upload(
         row = await services.take_in(
             repository.store_upload, holds.workspace, services.settings, path, name, caller_id(request)
         )
-    services.models.forget()
+    services.models.invalidate()
     return JSONResponse(_detail(row), 201, {"Location": f"/models/{row.name}@{row.version}"})
 
 
@@ -124,13 +124,13 @@ async def _receive(request: Request, workspace: Workspace, limit: int) -> str:
     """The digest of the model file that came."""
     kind = request.state.media_type
     if kind == "application/octet-stream":
-        return await uploads.keep_body(request, workspace, limit)
+        return await uploads.store_body(request, workspace, limit)
     if kind == "multipart/form-data":
         async with uploads.read_form(request, files=1, fields=4, part=2**16, folder=workspace.store.scratch()) as form:
             part = form.get("model")
             if not isinstance(part, UploadFile):
                 raise InvalidRequest("expected a file in the field model, got none", pointer="model")
-            return await uploads.keep_file(part.file, workspace, limit)
+            return await uploads.store_file(part.file, workspace, limit)
     raise UnsupportedMediaType(
         f"expected application/octet-stream or multipart/form-data, got {kind[:80] or 'none'}", value=kind[:80]
     )
@@ -144,28 +144,28 @@ def delete(name: str, services: ServicesDep, db: DatabaseDep) -> Response:
         raise InvalidRequest(f"expected name@version, got {name[:120]!r}", pointer="name", value=name[:120])
     blob = repository.remove(db, known, version)
     references.drop(services.workspace, blob)
-    services.models.forget()
+    services.models.invalidate()
     return Response(status_code=204)
 
 
 @aliases.get("", summary="Every alias", responses=refusals(503))
-def alias_index(db: DatabaseDep) -> AliasList:
+def list_aliases(db: DatabaseDep) -> AliasList:
     """Other names of versions, such as `default`."""
     _, known = repository.list_all(db)
     return AliasList(aliases=[AliasOut(**_alias(row)) for row in known])
 
 
 @aliases.put("/{alias}", summary="Let a name stand for a version", responses=refusals(400, 404, 422, 503))
-def point(alias: str, asked: PointAlias, services: ServicesDep, db: DatabaseDep) -> AliasOut:
+def set_alias(alias: str, asked: PointAlias, services: ServicesDep, db: DatabaseDep) -> AliasOut:
     """From now on; `default` is what requests mean that name no model."""
-    row = repository.point(db, alias, asked.model)
-    services.models.forget()
+    row = repository.set_alias(db, alias, asked.model)
+    services.models.invalidate()
     return AliasOut(**_alias(row))
 
 
 @aliases.delete("/{alias}", summary="Forget an alias", status_code=204, responses=_UNKNOWN)
-def unpoint(alias: str, services: ServicesDep, db: DatabaseDep) -> Response:
+def delete_alias(alias: str, services: ServicesDep, db: DatabaseDep) -> Response:
     """The version that it stood for stays."""
-    repository.unpoint(db, alias)
-    services.models.forget()
+    repository.delete_alias(db, alias)
+    services.models.invalidate()
     return Response(status_code=204)

@@ -111,7 +111,7 @@ async def _receive(request: Request, services: Services, workspace: Workspace) -
         )
         audio, segments, options = _parts(form)
         alignment, transcript = form.get("alignment"), form.get("transcript")
-        sound = await uploads.keep_file(audio.file, workspace, services.settings.max_upload_bytes)
+        sound = await uploads.store_file(audio.file, workspace, services.settings.max_upload_bytes)
         name = _name(audio)
         found = None
         if isinstance(alignment, UploadFile):

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from starlette.requests import ClientDisconnect, Request
 
-from phonechain.app.http.uploads import while_connected
+from phonechain.app.http.uploads import run_while_connected
 from phonechain.app.storage import archives
 from tests.app.conftest import Client
 from tests.app.storage.test_references import ZIP, archive
@@ -127,7 +127,7 @@ def test_work_ends_when_its_client_leaves(leaves: bool) -> None:
             raise
 
     async def run() -> int:
-        return await while_connected(Request({"type": "http", "headers": []}, receive), work())
+        return await run_while_connected(Request({"type": "http", "headers": []}, receive), work())
 
     if leaves:
         with pytest.raises(ClientDisconnect):
