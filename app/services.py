@@ -95,7 +95,7 @@ class Services:
         self.webhooks.start()
         segmentation = notation.read(samples.SEGMENTS.read_bytes(), name=samples.SEGMENTS.name)
         for entry in self.models.registry:
-            ready = await self.batcher.in_pool(
+            ready = await self.batcher.run_in_pool(
                 0.0, labelling.prepare_utterance, samples.AUDIO, segmentation, entry.labeler.features_
             )
             await self.batcher.label(entry, ready.inputs, ready.segments, n_best=1, decode="posterior")

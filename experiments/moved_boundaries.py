@@ -78,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         checked = check_corpus(aligner, planted, spread=spread, window=given.window)
         worst = checked.boundaries[: len(moved)]
         hits = sum((s.utterance.id, s.segment) in moved for s in worst)
-        wrong = checked.wrong()
+        wrong = checked.list_wrong()
         told = sum((s.utterance.id, s.segment) in moved for s in wrong)
         near = sum(abs(s.better - s.utterance.segments[s.segment].start) > 0.02 for s in worst)
         print(json.dumps({

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from phonechain.app.alignment.pipeline import Aligned
+from phonechain.app.alignment.pipeline import AlignedRecording
 from phonechain.features.errors import Notice
 from phonechain.model.segmental.aligner import PhoneAligner
 from phonechain.model.segmental.answers import AlignedPhone, AlignedWord, Recognition
 
 
-def to_json(name: str, aligner: PhoneAligner, done: Aligned | Recognition) -> dict[str, Any]:
+def to_json(name: str, aligner: PhoneAligner, done: AlignedRecording | Recognition) -> dict[str, Any]:
     """The answer as JSON values."""
     head = {"model": {"name": name, "version": aligner.version_}}
     if isinstance(done, Recognition):
         return {
-            **head, "duration": done.duration, "segments": [_phone(p) for p in done.phones],
+            **head, "duration": done.duration, "segments": [_phone_to_json(p) for p in done.phones],
             "warnings": [n.as_dict() for n in done.notices],
         }  # fmt: skip
     answer = done.alignment
@@ -25,32 +25,32 @@ def to_json(name: str, aligner: PhoneAligner, done: Aligned | Recognition) -> di
         "input": done.kind,
         "tier": None if done.tier is None else done.tier.name,
         "transcript": {
-            "log_posterior": _short(answer.log_posterior),
-            "log_posterior_per_phone": _short(answer.log_posterior_per_phone),
+            "log_posterior": _round(answer.log_posterior),
+            "log_posterior_per_phone": _round(answer.log_posterior_per_phone),
         },
-        "words": [_word(w) for w in answer.words],
-        "segments": [_phone(p) for p in answer.phones],
+        "words": [_word_to_json(w) for w in answer.words],
+        "segments": [_phone_to_json(p) for p in answer.phones],
         "warnings": [notice.as_dict() for notice in _unique(done.notices)],
     }
 
 
-def _phone(p: AlignedPhone) -> dict[str, Any]:
+def _phone_to_json(p: AlignedPhone) -> dict[str, Any]:
     out: dict[str, Any] = {
         "start": p.start, "end": p.end, "label": p.label, "start_interval": [round(p.start_low, 4), round(p.start_high, 4)],
-        "within_20_ms": _short(p.within), "posterior": _short(p.posterior),
-        "n_best": [{"label": label, "posterior": _short(share)} for label, share in p.n_best], "word": p.word,
+        "within_20_ms": _round(p.within), "posterior": _round(p.posterior),
+        "n_best": [{"label": label, "posterior": _round(share)} for label, share in p.n_best], "word": p.word,
     }  # fmt: skip
     if p.given_start is not None:
         out["given_start"] = p.given_start
     if p.given_within is not None:
-        out["given_within_20_ms"] = _short(p.given_within)
+        out["given_within_20_ms"] = _round(p.given_within)
     return out
 
 
-def _word(w: AlignedWord) -> dict[str, Any]:
+def _word_to_json(w: AlignedWord) -> dict[str, Any]:
     return {
         "word": w.word, "written": w.written, "start": w.start, "end": w.end, "pronunciation": list(w.pronunciation),
-        "guessed": w.guessed, "posterior": _short(w.posterior), "segments": list(range(*w.phones)),
+        "guessed": w.guessed, "posterior": _round(w.posterior), "segments": list(range(*w.phones)),
     }  # fmt: skip
 
 
@@ -58,6 +58,6 @@ def _unique(notices: tuple[Notice, ...]) -> list[Notice]:
     return list(dict.fromkeys(notices))
 
 
-def _short(value: float) -> float:
+def _round(value: float) -> float:
     """Six significant digits: more than the posteriors are good for."""
     return float(f"{value:.6g}")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from phonechain.app.alignment.transcripts import Pronouncer, guessed_notice
+from phonechain.app.alignment.transcripts import Pronouncer, list_guesses
 from phonechain.features import annotation as notation
 from phonechain.features.annotation import Annotation, timit
 from phonechain.features.annotation.base import ANSWER, POSTERIOR, Tier
@@ -44,7 +44,7 @@ SHORT = 0.25
 
 
 @dataclass(frozen=True)
-class Aligned:
+class AlignedRecording:
     """An alignment with what it was made of.
 
     Attributes:
@@ -68,7 +68,7 @@ def align(
     tier: str | None = None,
     refine: bool = False,
     spread: float = 0.03,
-) -> Aligned:
+) -> AlignedRecording:
     """Align a recording to a transcript, or to a tier of an annotation, whose times count with `refine` alone.
 
     Raises:
@@ -79,23 +79,23 @@ def align(
             raise TranscriptError("expected an annotation with boundaries to refine, got plain text", pointer="text")
         words = pronouncer.words(source)
         answer = aligner.align(audio, words)
-        notices = (*audio.notices, *guessed_notice(words), *short_notice(answer, aligner.silence), *answer.notices)
-        return Aligned(answer, "words", notices=notices)
+        notices = (*audio.notices, *guessed_notice(words), *check_length(answer, aligner.silence), *answer.notices)
+        return AlignedRecording(answer, "words", notices=notices)
     source = at_rate_of(source, audio.source_rate or audio.rate)
     chosen, told = choose_tier(source, aligner, tier)
     segments = notation.tier_segments(chosen)
     found: tuple[Notice, ...] = (*audio.notices, *source.notices, *told)
     if refine:
         answer = aligner.refine(audio, segments, spread=spread)
-        return Aligned(answer, "refine", source, chosen, (*found, *answer.notices))
+        return AlignedRecording(answer, "refine", source, chosen, (*found, *answer.notices))
     if holds_phones(aligner, chosen):
         labels = [s.label for s in segments if s.label is not None or aligner.silence is not None]
         answer = aligner.align_phones(audio, [label or str(aligner.silence) for label in labels])
-        return Aligned(answer, "phones", source, chosen, (*found, *answer.notices))
+        return AlignedRecording(answer, "phones", source, chosen, (*found, *answer.notices))
     words = pronouncer.words(" ".join(s.label for s in segments if s.label is not None))
     answer = aligner.align(audio, words)
-    notices = (*found, *guessed_notice(words), *short_notice(answer, aligner.silence), *answer.notices)
-    return Aligned(answer, "words", source, chosen, notices)
+    notices = (*found, *list_guesses(words), *check_length(answer, aligner.silence), *answer.notices)
+    return AlignedRecording(answer, "words", source, chosen, notices)
 
 
 def at_rate_of(source: Annotation, rate: int) -> Annotation:
@@ -103,11 +103,11 @@ def at_rate_of(source: Annotation, rate: int) -> Annotation:
     from phonechain.app.labelling import conversion
 
     if any(notice.code == "rate-assumed" for notice in source.notices):
-        return conversion.at_rate(source, timit.RATE, rate)
+        return conversion.change_rate(source, timit.RATE, rate)
     return source
 
 
-def short_notice(answer: Alignment, silence: str | None) -> tuple[Notice, ...]:
+def check_length(answer: Alignment, silence: str | None) -> tuple[Notice, ...]:
     """That speech is left over: silences that do not sound like silence, and phones longer than phones are."""
     spans = [
         (p.end - p.start if p.label == silence else p.end - p.start - LONG, p)
@@ -167,13 +167,13 @@ def read_source(
         return decode_text(data)[0]
 
 
-def annotated(done: Aligned | Recognition, duration: float) -> Annotation:
+def to_annotation(done: AlignedRecording | Recognition, duration: float) -> Annotation:
     """The answer as an annotation: every tier of the input, then words, those guessed, phones, and how certain they are.
 
     "<phones> posterior" has each label's posterior, "<phones> certainty" the probability that its start is within 20 ms.
     """
-    answer = done.alignment if isinstance(done, Aligned) else done
-    source = done.annotation if isinstance(done, Aligned) else None
+    answer = done.alignment if isinstance(done, AlignedRecording) else done
+    source = done.annotation if isinstance(done, AlignedRecording) else None
     kept = [] if source is None else list(source.tiers)
     taken = {t.name for t in kept}
 
@@ -201,13 +201,15 @@ def annotated(done: Aligned | Recognition, duration: float) -> Annotation:
     return Annotation([*kept, *own], "textgrid" if source is None else source.format, 0.0, end)
 
 
-def render(done: Aligned | Recognition, format: str, *, duration: float, rate: int, recording: str | None) -> bytes:
+def render(
+    done: AlignedRecording | Recognition, format: str, *, duration: float, rate: int, recording: str | None
+) -> bytes:
     """The annotation in a format; one with room for a single tier gets the phones alone. Raises AnnotationError."""
     from phonechain.app.labelling import conversion
 
-    whole = annotated(done, duration)
+    whole = to_annotation(done, duration)
     if notation.FORMATS[format].flat:
-        answer = done.alignment if isinstance(done, Aligned) else done
+        answer = done.alignment if isinstance(done, AlignedRecording) else done
         names = {t.name for t in whole.tiers[-3:]}
         whole = replace(whole, tiers=[t for t in whole.tiers if t.name in names and not t.name.endswith("certainty")])
         assert len(whole.tiers[0].entries) == len(answer.phones)

@@ -45,10 +45,10 @@ def align(
     >>> [word.word for word in answer.words]
     ['in', 'being', 'comparatively', 'modern']
     """
-    aligner = _aligner(model)
+    aligner = _get_aligner(model)
     own = dictionaries.read(dictionary) if isinstance(dictionary, Path) else dictionary
     pronouncer = pronouncer_of(own, phones=phones, oov=oov)
-    return pipeline.align(aligner, _sound(audio, aligner), transcript, pronouncer, refine=refine).alignment
+    return pipeline.align(aligner, _read_sound(audio, aligner), transcript, pronouncer, refine=refine).alignment
 
 
 def recognize(audio: Path | str | bytes | Audio, *, model: PhoneAligner | Path | str | None = None) -> Recognition:
@@ -57,17 +57,17 @@ def recognize(audio: Path | str | bytes | Audio, *, model: PhoneAligner | Path |
     Raises:
         PhonechainError: the sound cannot be used.
     """
-    aligner = _aligner(model)
-    return pipeline.recognize(aligner, _sound(audio, aligner))
+    aligner = _get_aligner(model)
+    return pipeline.recognize(aligner, _read_sound(audio, aligner))
 
 
-def _sound(audio: Path | str | bytes | Audio, aligner: PhoneAligner) -> Audio:
+def _read_sound(audio: Path | str | bytes | Audio, aligner: PhoneAligner) -> Audio:
     if isinstance(audio, Audio):
         return audio
     return pipeline.read_audio(Path(audio) if isinstance(audio, str) else audio, aligner)
 
 
-def _aligner(model: PhoneAligner | Path | str | None) -> PhoneAligner:
+def _get_aligner(model: PhoneAligner | Path | str | None) -> PhoneAligner:
     if isinstance(model, PhoneAligner):
         return model
     return _load(Path(model) if model is not None else pretrained_path(ALIGNMENT))

@@ -72,7 +72,7 @@ def check_boundaries(
         segment = places.get(round(phone.given_start, 6))
         if segment is None:  # a silence that was put into a gap
             continue
-        before = _before(utterance.segments, segment)
+        before = _label_before(utterance.segments, segment)
         label = utterance.segments[segment].label or ""
         found.append(
             Suspect(utterance, segment, phone.given_start, label, before, phone.given_within, phone.start, phone.within)
@@ -80,7 +80,7 @@ def check_boundaries(
     return found
 
 
-def _before(segments: Sequence[Segment], index: int) -> str | None:
+def _label_before(segments: Sequence[Segment], index: int) -> str | None:
     """The label that ends where this segment begins."""
     if index and abs(segments[index - 1].end - segments[index].start) < 0.01:
         return segments[index - 1].label or ""
@@ -88,13 +88,13 @@ def _before(segments: Sequence[Segment], index: int) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CorpusCheck:
     """Every boundary that could be judged, the least probable first, and the utterances that could not be."""
 
     boundaries: list[Suspect]
     failed: list[tuple[Utterance, PhonechainError | OSError]]
 
-    def wrong(self, limit: float = WRONG) -> list[Suspect]:
+    def list_wrong(self, limit: float = WRONG) -> list[Suspect]:
         """Those that look wrong: hardly probable where they are, and better elsewhere."""
         return [s for s in self.boundaries if s.right < limit and s.certainty > s.right]
 
@@ -106,7 +106,7 @@ def check_corpus(
     spread: float = SPREAD,
     window: float = WINDOW,
     progress: Callable[[int, int], None] | None = None,
-) -> Checked:
+) -> CorpusCheck:
     """Every boundary of a corpus; `progress` is called with (utterances done, utterances in all)."""
     found: list[Suspect] = []
     failed: list[tuple[Utterance, PhonechainError | OSError]] = []
@@ -118,4 +118,4 @@ def check_corpus(
         if progress is not None:
             progress(done, len(utterances))
     found.sort(key=lambda s: (s.right, s.utterance.id, s.segment))
-    return Checked(found, failed)
+    return CorpusCheck(found, failed)

@@ -58,11 +58,11 @@ class Pronouncer:
                 variants = guesses[w.word] = guesses.get(w.word) or _guess(w.word)
             found.append(Word(w.word, variants, w.written, guessed))
         if missing := list(dict.fromkeys(w.word for w in found if not w.pronunciations)):
-            raise self._missing(missing)
+            raise self._missing_error(missing)
         return found
 
-    def _missing(self, missing: Sequence[str]) -> TranscriptError:
-        listed = _listed(missing, SHOWN)
+    def _missing_error(self, missing: Sequence[str]) -> TranscriptError:
+        listed = _join_words(missing, SHOWN)
         count = "1 word of the transcript is" if len(missing) == 1 else f"{len(missing)} words of the transcript are"
         it, them = ("it", "it") if len(missing) == 1 else ("they", "them")
         if self.oov == "guess":
@@ -114,18 +114,18 @@ def pronouncer_of(
     return Pronouncer(dictionaries.english(), language, oov=oov or "guess")
 
 
-def guessed_notice(words: Sequence[Word]) -> tuple[Notice, ...]:
+def list_guesses(words: Sequence[Word]) -> tuple[Notice, ...]:
     """Which words were guessed, where any were."""
     guessed = list(dict.fromkeys(w.written or w.word for w in words if w.guessed))
     if not guessed:
         return ()
     count = "1 word is" if len(guessed) == 1 else f"{len(guessed)} words are"
     its = "its pronunciation was" if len(guessed) == 1 else "their pronunciations were"
-    message = f"{count} not in the dictionary, and {its} guessed from the letters: {_listed(guessed, NAMED)}"
+    message = f"{count} not in the dictionary, and {its} guessed from the letters: {_join_words(guessed, NAMED)}"
     return (Notice("words-guessed", message, "text", float(len(guessed))),)
 
 
-def _listed(words: Sequence[str], most: int) -> str:
+def _join_words(words: Sequence[str], most: int) -> str:
     return ", ".join(w[:60] for w in words[:most]) + (f", and {len(words) - most} more" if len(words) > most else "")
 
 

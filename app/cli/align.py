@@ -15,7 +15,7 @@ from phonechain.app.cli import common, options
 from phonechain.features.errors import SettingsError
 
 if TYPE_CHECKING:
-    from phonechain.app.alignment.pipeline import Aligned
+    from phonechain.app.alignment.pipeline import AlignedRecording
     from phonechain.app.alignment.transcripts import Pronouncer
     from phonechain.features.audio.reader import Audio
     from phonechain.model.segmental.aligner import PhoneAligner
@@ -178,7 +178,7 @@ def wanted_format(format: str | None, out: Path | None) -> str:
 
 
 def show(
-    done: Aligned | Recognition,
+    done: AlignedRecording | Recognition,
     wanted: str,
     out: Path | None,
     aligner: PhoneAligner,
@@ -201,15 +201,15 @@ def show(
     common.write_output(data, out)
 
 
-def _table(done: Aligned | Recognition) -> str:
+def _table(done: AlignedRecording | Recognition) -> str:
     from io import StringIO
 
     from rich.console import Console
 
-    from phonechain.app.alignment.pipeline import Aligned
+    from phonechain.app.alignment.pipeline import AlignedRecording
 
-    answer = done.alignment if isinstance(done, Aligned) else done
-    words = done.alignment.words if isinstance(done, Aligned) else ()
+    answer = done.alignment if isinstance(done, AlignedRecording) else done
+    words = done.alignment.words if isinstance(done, AlignedRecording) else ()
     moved = any(p.given_start is not None for p in answer.phones)
     columns: list[str | tuple[str, str]] = [
         ("start", "right"),

@@ -19,7 +19,7 @@ from phonechain.features.corpora.pairing import read_bytes
 from phonechain.features.errors import AudioError, PhonechainError, SettingsError
 
 if TYPE_CHECKING:
-    from phonechain.app.alignment.pipeline import Aligned
+    from phonechain.app.alignment.pipeline import AlignedRecording
     from phonechain.app.alignment.transcripts import Pronouncer
     from phonechain.features.audio.reader import Audio
     from phonechain.features.corpora.transcripts import TranscribedRecording
@@ -149,7 +149,7 @@ def _align(
     pronouncer: Pronouncer,
     options: dict[str, Any],
     channel: int | Literal["mix"],
-) -> tuple[Audio, Aligned]:
+) -> tuple[Audio, AlignedRecording]:
     """Raises PhonechainError, OSError."""
     from phonechain.app.alignment import pipeline
 
@@ -159,7 +159,7 @@ def _align(
     return sound, pipeline.align(aligner, sound, source, pronouncer, **options)
 
 
-def _answer(answer: Aligned, form: str, aligner: PhoneAligner, sound: Audio, audio: Path) -> bytes:
+def _answer(answer: AlignedRecording, form: str, aligner: PhoneAligner, sound: Audio, audio: Path) -> bytes:
     """Raises AnnotationError."""
     from phonechain.app.alignment import documents, pipeline
 

@@ -48,7 +48,7 @@ def to_json(
     more: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The answer of `POST /classify`, without its timing; with `more` members."""
-    from phonechain.app.labelling.pipeline import with_skipped
+    from phonechain.app.labelling.pipeline import insert_skipped
     from phonechain.app.schemas.classify import answer
 
     return answer(
@@ -56,7 +56,7 @@ def to_json(
         version=str(labeler.card_.get("version", "")),
         duration=ready.duration,
         tier=ready.tier.name,
-        labelled=with_skipped(ready, labelled),
+        labelled=insert_skipped(ready, labelled),
         notices=ready.notices,
         gaps=ready.gaps,
         sequences=len(ready.starts) + 1,
@@ -158,7 +158,7 @@ def _table(ready: Prepared, labelled: Sequence[LabelledSegment], entropy: bool, 
     A column says under which name a given label is compared where that differs. A skipped segment has only its times and
     its given label.
     """
-    from phonechain.app.labelling.pipeline import with_skipped
+    from phonechain.app.labelling.pipeline import insert_skipped
 
     given = any(segment.given is not None for segment in labelled)
     more = max((len(segment.n_best) for segment in labelled), default=1) > 1
@@ -173,7 +173,7 @@ def _table(ready: Prepared, labelled: Sequence[LabelledSegment], entropy: bool, 
     if more:
         columns.append("runners-up")
     table = common.table(*columns)
-    for segment in with_skipped(ready, labelled):
+    for segment in insert_skipped(ready, labelled):
         certainty = "" if segment.posterior is None else f"{segment.posterior:.3f}"
         row = [f"{segment.start:.3f}", f"{segment.end:.3f}", segment.label or "", certainty]
         if entropy:

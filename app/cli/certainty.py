@@ -53,9 +53,9 @@ class Ranking:
 
     def add(self, file: str, ready: Prepared, labelled: Sequence[LabelledSegment]) -> None:
         """The segments of one recording, skipped ones included."""
-        from phonechain.app.labelling.pipeline import with_skipped
+        from phonechain.app.labelling.pipeline import insert_skipped
 
-        for n, segment in enumerate(with_skipped(ready, labelled)):
+        for n, segment in enumerate(insert_skipped(ready, labelled)):
             if segment.given_posterior is not None:
                 support = segment.given_posterior if segment.given_support is None else segment.given_support
                 self.rows.append(Row("given", support, file, n, segment))

@@ -15,7 +15,7 @@ from phonechain.features.errors import Notice
 from phonechain.features.files import printable_path
 
 if TYPE_CHECKING:
-    from phonechain.app.alignment.suspects import Checked, Suspect
+    from phonechain.app.alignment.suspects import CorpusCheck, Suspect
     from phonechain.features.corpora import Corpus, CorpusProblem
     from phonechain.features.segments import Utterance
 
@@ -72,7 +72,7 @@ def check(
     notices = [*notices, *(pair.notice() for pair in twins(read.labels()))]
     problems = [each for problem in problems for each in problem.each or (problem,)]
     found = summary(read)
-    suspects = [] if checked is None else checked.wrong() if doubtful is None else checked.boundaries[:doubtful]
+    suspects = [] if checked is None else checked.list_wrong() if doubtful is None else checked.boundaries[:doubtful]
     if as_json:
         body = {
             "corpus": printable_path(corpus),
@@ -100,7 +100,7 @@ def check(
         raise typer.Exit(1)
 
 
-def _check_boundaries(read: Corpus, model: str, bars: common.Bars) -> Checked:
+def _check_boundaries(read: Corpus, model: str, bars: common.Bars) -> CorpusCheck:
     """Raises ModelFileError, SettingsError."""
     from phonechain.app.alignment.suspects import check_corpus
     from phonechain.app.cli.align import load_aligner
@@ -117,11 +117,13 @@ def _suspect_to_json(suspect: Suspect) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _print_checked(checked: Checked) -> None:
+def _print_checked(checked: CorpusCheck) -> None:
     from phonechain.app.alignment.suspects import WRONG
 
     count = len(checked.boundaries)
-    typer.echo(f"boundaries: {len(checked.wrong())} of {count} look wrong (less than {100 * WRONG:g} % within 20 ms)")
+    typer.echo(
+        f"boundaries: {len(checked.list_wrong())} of {count} look wrong (less than {100 * WRONG:g} % within 20 ms)"
+    )
     if checked.failed:
         utterance, error = checked.failed[0]
         file = printable_path(utterance.annotation or utterance.audio)

@@ -185,14 +185,14 @@ def _single(source: Path, out: Path, options: Options) -> None:
 
 def _read(data: bytes, source: Path, options: Options, utterance: str | None) -> Annotation:
     """The annotation; where one side counts in samples, at the rate of the recording beside the file, if there is one."""
-    from phonechain.app.labelling.conversion import rate_beside
+    from phonechain.app.labelling.conversion import find_rate
     from phonechain.features import annotation as notation
 
     if options.rate is None and notation.FORMATS[options.to].names_sound:
-        options.rate = rate_beside(source)
+        options.rate = find_rate(source)
     read = notation.read(data, name=source.name, format=options.from_, rate=options.rate, utterance=utterance)
     if options.rate is None and any(n.code == "rate-assumed" for n in read.notices):
-        options.rate = rate_beside(source)
+        options.rate = find_rate(source)
         if options.rate is not None:
             return notation.read(data, name=source.name, format=options.from_, rate=options.rate, utterance=utterance)
     return read
@@ -291,7 +291,7 @@ def _convert_file(file: Path, *, root: Path, out: Path, options: Options) -> lis
             if error.pointer != "utterance" or own.utterance is not None:
                 raise
             read = notation.read_all(data, name=file.name)
-            suffix = conversion.suffix(options.to)
+            suffix = conversion.suffix_of(options.to)
             parts = {target.with_name(_safe_name(name) + suffix): one for name, one in read.items()}
     except (PhonechainError, OSError) as error:
         return [Outcome(target, error)]

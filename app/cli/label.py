@@ -110,7 +110,7 @@ def label(
     right, in view of the sound and of all other given labels. Without such a label it is the posterior of the answer. The
     two are ranked separately.
     """
-    from phonechain.app.labelling.wanted import Wanted
+    from phonechain.app.labelling.extras import Extras
 
     checked = options.check_options(
         utterance=utterance,
@@ -130,13 +130,13 @@ def label(
     picture.check_picture(plot, audio.is_dir())
     if all_speakers and tier is not None:
         raise SettingsError("--all-speakers: expected no --tier, got both")
-    wanted = Wanted(sequences, words, hidden)
+    extras = Extras(sequences, words, hidden)
     if audio.is_dir():
         if segments is not None:
             raise SettingsError(f"SEGMENTS ({segments}) cannot be given with a folder: they lie beside its recordings")
         label_folder(
             audio, out, model, format, checked, doubtful, table, entropy=entropy, gop=gop, normalise=normalise,
-            all_speakers=all_speakers, wanted=wanted,
+            all_speakers=all_speakers, extras=extras,
         )  # fmt: skip
         return
     common.check_file(audio, "a sound file")
@@ -145,7 +145,7 @@ def label(
     common.check_file(segments, "an annotation file")
     common.check_output(out)
     form = _output_format(format, out)
-    if wanted and form not in (("json",) if hidden else ("json", "table")):
+    if extras and form not in (("json",) if hidden else ("json", "table")):
         raise SettingsError(f"--format: expected json{'' if hidden else ' or table'} with these options, got {form}")
     labeler = common.load_model(model)
     support = bool(doubtful) or table is not None
@@ -157,7 +157,7 @@ def label(
         labelled_tiers = [label_files(labeler, audio, segments, normalise=normalise, support=support, **checked)]
     common.warn(dict.fromkeys(notice for ready, _ in labelled_tiers for notice in ready.notices))
     more = (
-        [describe(labeler, ready, own, wanted, normalise=normalise) for ready, own in labelled_tiers] if wanted else []
+        [describe(labeler, ready, own, extras, normalise=normalise) for ready, own in labelled_tiers] if extras else []
     )
     answers.write(
         labeler,

@@ -13,7 +13,7 @@ import typer
 
 from phonechain.app.cli import answers, common
 from phonechain.app.cli.certainty import Ranking
-from phonechain.app.labelling.wanted import NOTHING, Wanted
+from phonechain.app.labelling.extras import NOTHING, Extras
 from phonechain.features.errors import PhonechainError, SettingsError
 from phonechain.features.files import printable_path
 
@@ -52,20 +52,20 @@ def label_folder(
     gop: bool = False,
     normalise: str | None = None,
     all_speakers: bool = False,
-    wanted: Wanted = NOTHING,
+    extras: Extras = NOTHING,
 ) -> None:
-    """Label every pair below `root`, and write the answers to the same tree below `out`, with what else is `wanted`.
+    """Label every pair below `root`, and write the answers to the same tree below `out`, with the `extras` asked for.
 
     Exits with 1 if some files could not be used, with 2 if none could.
     """
     from phonechain.app.labelling.pipeline import label_sequences
     from phonechain.app.labelling.sequences import describe
-    from phonechain.app.labelling.speakers import inputs_beside, number_speakers
+    from phonechain.app.labelling.speakers import list_speaker_inputs, number_speakers
     from phonechain.features.corpora import folder
     from phonechain.features.corpora.base import NoticeCount
 
     form = _check_arguments(root, out, format, doubtful, table)
-    if wanted and (out is None or form != "json"):
+    if extras and (out is None or form != "json"):
         raise SettingsError(
             f"--sequences, --words and --hidden: a folder's answers need --format json and --out DIR, got "
             f"{form or 'no format'}{'' if out is not None else ' and no folder'}"
@@ -117,15 +117,15 @@ def label_folder(
                                 labeler,
                                 tiers[k],
                                 batch[k],
-                                wanted,
+                                extras,
                                 normalise=mode,
-                                beside=inputs_beside(tiers, groups, k, mode),
+                                beside=list_speaker_inputs(tiers, groups, k, mode),
                             )
-                            for k in (own if wanted else ())
+                            for k in (own if extras else ())
                         ]
                         data = answers.render_tiers(
                             labeler, model, labelled, one.format, all_speakers=all_speakers,
-                            entropy=entropy or wanted.sequences > 0, gop=gop, more=more,
+                            entropy=entropy or extras.sequences > 0, gop=gop, more=more,
                         )  # fmt: skip
                         one.target.parent.mkdir(parents=True, exist_ok=True)
                         common.write_output(data, one.target)
@@ -210,7 +210,7 @@ def _prepare(
             fail(file if not _of_sound(error) else pair.audio, error)
             continue
         form = default_format or (annotation.format if annotation.format in FORMATS else "textgrid")
-        own = file.suffix if file.suffix.lower() in FORMATS[form].suffixes else conversion.suffix(form)
+        own = file.suffix if file.suffix.lower() in FORMATS[form].suffixes else conversion.suffix_of(form)
         target = (out or root) / pair.audio.relative_to(root)
         target = target.with_name(target.stem + own)
         ready.append(Work(replace(pair, annotations=[file], parts=[]), tiers, form, target))

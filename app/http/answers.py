@@ -56,7 +56,7 @@ def file_response(
     counts = Counter(notice.code for notice in notices)
     headers = {
         "Cache-Control": "no-store",
-        "Content-Disposition": f'attachment; filename="{stem}{conversion.suffix(format)}"',
+        "Content-Disposition": f'attachment; filename="{stem}{conversion.suffix_of(format)}"',
         "X-Phonechain-Model": f"{model}; version={version}",
         "X-Phonechain-Warnings": ", ".join(f"{code}; count={count}" for code, count in counts.items()),
     }
@@ -78,7 +78,7 @@ def to_json(
         version=entry.version,
         duration=ready.duration,
         tier=None if asked.listed else ready.tier.name,
-        labelled=labelling.with_skipped(ready, scored.labelled),
+        labelled=labelling.insert_skipped(ready, scored.labelled),
         notices=ready.notices,
         gaps=ready.gaps,
         sequences=len(ready.starts) + 1,

@@ -22,7 +22,7 @@ from phonechain.features.errors import PhonechainError
 from phonechain.features.words import dictionary as dictionaries
 
 if TYPE_CHECKING:
-    from phonechain.app.alignment.pipeline import Aligned
+    from phonechain.app.alignment.pipeline import AlignedRecording
     from phonechain.features.audio.reader import Audio
     from phonechain.model.segmental.aligner import PhoneAligner
     from phonechain.model.segmental.answers import Recognition
@@ -39,7 +39,7 @@ def run(workspace: Workspace, job: Job, lines: Sequence[Line], files: Files, sti
         still_wanted()
         try:
             sound = pipeline.read_audio(files.read(line.audio), aligner, options["channel"])
-            done: Aligned | Recognition
+            done: AlignedRecording | Recognition
             if pronouncer is None:
                 done = pipeline.recognize(aligner, sound)
             else:
@@ -58,7 +58,7 @@ def run(workspace: Workspace, job: Job, lines: Sequence[Line], files: Files, sti
 
 def _align(
     aligner: PhoneAligner, sound: Audio, line: Line, files: Files, pronouncer: Pronouncer, options: dict[str, Any]
-) -> Aligned:
+) -> AlignedRecording:
     name = PurePosixPath(line.annotation).name
     source = pipeline.read_source(files.read(line.annotation), name, audio=name_stem(line.audio))
     return pipeline.align(
@@ -66,12 +66,14 @@ def _align(
     )
 
 
-def _render(done: Aligned | Recognition, format: str, sound: Audio, line: Line) -> bytes:
+def _render(done: AlignedRecording | Recognition, format: str, sound: Audio, line: Line) -> bytes:
     rate = sound.source_rate or sound.rate
     return pipeline.render(done, format, duration=sound.duration, rate=rate, recording=PurePosixPath(line.audio).name)
 
 
-def _row(line: Line, spec: dict[str, Any], aligner: PhoneAligner, done: Aligned | Recognition) -> dict[str, Any]:
+def _row(
+    line: Line, spec: dict[str, Any], aligner: PhoneAligner, done: AlignedRecording | Recognition
+) -> dict[str, Any]:
     """The answer as `POST /align` has it, with whose it is instead of the model's name."""
     document = documents.to_json(spec["model"]["name"], aligner, done)
     del document["model"]

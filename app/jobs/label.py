@@ -13,10 +13,10 @@ from phonechain.app.jobs import execution
 from phonechain.app.jobs.outage import Throttle
 from phonechain.app.jobs.parts import Part, file_name
 from phonechain.app.labelling import pipeline
+from phonechain.app.labelling.extras import Extras
 from phonechain.app.labelling.pipeline import Gaps
 from phonechain.app.labelling.sequences import describe
-from phonechain.app.labelling.speakers import inputs_beside, number_speakers, prepare_speakers, render
-from phonechain.app.labelling.wanted import Wanted
+from phonechain.app.labelling.speakers import list_speaker_inputs, number_speakers, prepare_speakers, render
 from phonechain.app.schemas.classify import folding, gaps_to_json, segment_to_json
 from phonechain.app.storage.tables import Job
 from phonechain.app.storage.workspace import Workspace
@@ -37,7 +37,7 @@ def run(workspace: Workspace, job: Job, lines: Sequence[Line], files: Files, sti
     """The labels of the utterances of these lines. Raises Cancelled, Fenced."""
     labeler, options = execution.load_labeler(workspace, job.spec["model"]["blob"]), job.spec["options"]
     # A job that was taken by an earlier version has few of these.
-    wanted = Wanted(options.get("sequences", 0), options.get("words", False), options.get("hidden", False))
+    extras = Extras(options.get("sequences", 0), options.get("words", False), options.get("hidden", False))
     # Tiers of several speakers are each a speaker's; nothing says whose recordings belong together.
     known_speakers = not options.get("all_speakers", False)
     mode = labeler.normalisation(options.get("normalise"), known_speakers=known_speakers)
@@ -68,10 +68,10 @@ def run(workspace: Workspace, job: Job, lines: Sequence[Line], files: Files, sti
             labelled = list(zip(own, answers[here], strict=True))
             try:
                 described: list[dict[str, Any]] = []
-                for n, (one, labels) in enumerate(labelled, here.start) if wanted else ():
+                for n, (one, labels) in enumerate(labelled, here.start) if extras else ():
                     still_wanted()
-                    beside = inputs_beside(tiers, groups, n, mode)
-                    described.append(describe(labeler, one, labels, wanted, normalise=mode, beside=beside))
+                    beside = list_speaker_inputs(tiers, groups, n, mode)
+                    described.append(describe(labeler, one, labels, extras, normalise=mode, beside=beside))
                 made = [(file_name(line, format), _render(labelled, format)) for format in options["formats"]]
             except PhonechainError as error:  # such as a format that cannot hold these labels
                 part.errors.append(execution.make_file_error(job.id, line.index, line.id, error))
@@ -124,7 +124,7 @@ def _row(
         "tier": prepared.tier.name,
         "segments": [
             segment_to_json(segment, entropy=entropy, lone=False)
-            for segment in pipeline.with_skipped(prepared, labelled)
+            for segment in pipeline.insert_skipped(prepared, labelled)
         ],
         **folding(prepared.comparison),
         "gaps": gaps_to_json(prepared.gaps, len(prepared.starts) + 1),

@@ -53,7 +53,7 @@ def file_name(line: Line, format: str) -> str:
     stem = f"{line.index:08d}-{name_stem(line.audio)}" if outside else str(PurePosixPath(line.audio).with_suffix(""))
     suffix = PurePosixPath(line.annotation).suffix
     if suffix.lower() not in notation.FORMATS[format].suffixes:
-        suffix = conversion.suffix(format)
+        suffix = conversion.suffix_of(format)
     return f"files/{format}/{stem}{suffix}"
 
 

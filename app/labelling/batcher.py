@@ -59,7 +59,7 @@ class _Item:
         return max(spoken, len(self.segments) / SEGMENTS_PER_SECOND)
 
 
-class Place:
+class Slot:
     """Of a request in progress: what it asks of threads takes its turn by the length of its recording."""
 
     def __init__(self, batcher: Batcher) -> None:
@@ -79,7 +79,7 @@ class Place:
 
     def run(self, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[R]:
         """What `work` returns, run in the pool of decoding threads, in its turn: short work first (see lanes)."""
-        return self._batcher.in_pool(self.size, work, *args, **kwargs)
+        return self._batcher.run_in_pool(self.size, work, *args, **kwargs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class Batcher:
         self, settings: Settings, on_batch: Callable[[int, int, float], None] = lambda utterances, segments, s: None
     ) -> None:
         self.settings = settings
-        self.taken = 0
+        self.in_progress = 0
         self._on_batch = on_batch
         """Told of every batch: utterances, segments, seconds in the model."""
         self._long = 0
@@ -141,25 +141,25 @@ class Batcher:
         """Raises Overloaded, NotReady: before a body is read for nothing."""
         if not self.ready:
             raise NotReady("the service is starting or stopping", retry_after=self.settings.retry_after)
-        if self.taken >= self.settings.queue_size:
+        if self.in_progress >= self.settings.queue_size:
             raise Overloaded(
-                f"server busy: {self.taken} requests in progress (limit {self.settings.queue_size})",
+                f"server busy: {self.in_progress} requests in progress (limit {self.settings.queue_size})",
                 retry_after=self.settings.retry_after,
-                value=self.taken,
+                value=self.in_progress,
                 limit=self.settings.queue_size,
             )
 
     @contextlib.contextmanager
-    def admit(self) -> Iterator[Place]:
+    def admit(self) -> Iterator[Slot]:
         """Count a request in progress. Raises Overloaded, NotReady."""
         self.refuse_if_full()
-        self.taken += 1
-        place = Place(self)
+        self.in_progress += 1
+        slot = Slot(self)
         try:
-            yield place
+            yield slot
         finally:
-            self.taken -= 1
-            self._long -= place.size > LONG
+            self.in_progress -= 1
+            self._long -= slot.size > LONG
             self._wake()
 
     def count_long(self) -> None:
@@ -174,7 +174,7 @@ class Batcher:
             )
         self._long += 1
 
-    def in_pool(self, size: float, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[R]:
+    def run_in_pool(self, size: float, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[R]:
         """What `work` returns, run in the pool of decoding threads; `size` is in seconds of sound."""
         assert self._pool is not None
         return self._pool.run(size, work, *args, **kwargs)
@@ -193,7 +193,7 @@ class Batcher:
     ) -> asyncio.Future[Scored]:
         """The labels of one utterance, from a batch with whatever else waits for the same model.
 
-        At each place in `starts` a new sequence begins, over whose start the chain does not run; `comparison` says how the
+        At each index in `starts` a new sequence begins, over whose start the chain does not run; `comparison` says how the
         given labels are compared, `mode` over what features are normalised: by default as the model was trained for.
         """
         answer: asyncio.Future[Scored] = asyncio.get_running_loop().create_future()
@@ -210,7 +210,7 @@ class Batcher:
 
     async def _work(self, line: _Line) -> None:
         loop = asyncio.get_running_loop()
-        while line.waiting or self.taken or not self._stopping:
+        while line.waiting or self.in_progress or not self._stopping:
             if not line.waiting:
                 line.wake.clear()
                 await line.wake.wait()
@@ -219,7 +219,7 @@ class Batcher:
             if batch:
                 outcomes = await loop.run_in_executor(line.pool, _label_batch, batch)
                 for item, outcome in zip(batch, outcomes, strict=True):
-                    _settle(item.answer, outcome)
+                    _set_outcome(item.answer, outcome)
                 spent = next((outcome.model for outcome in outcomes if isinstance(outcome, Scored)), None)
                 if spent is not None:
                     self._on_batch(len(batch), sum(len(item.segments) for item in batch), spent)
@@ -240,7 +240,7 @@ class _Line:
         batch: list[_Item] = []
         kept: list[_Item] = []
         total = 0
-        for item in sorted(self.waiting, key=_turn):
+        for item in sorted(self.waiting, key=_due_time):
             if item.answer.done():  # its client has gone
                 continue
             alike = not batch or (item.entry, item.decode, item.mode) == (
@@ -257,7 +257,7 @@ class _Line:
         return batch
 
 
-def _turn(item: _Item) -> float:
+def _due_time(item: _Item) -> float:
     return item.since + DELAY * item.size
 
 
@@ -280,17 +280,17 @@ def _label_batch(batch: Sequence[_Item]) -> list[Scored | Exception]:
         return [outcome for item in batch for outcome in _label_batch([item])]
     spent = time.perf_counter() - begun
     return [
-        Scored([_cut(segment, item.n_best) for segment in labels], begun - item.since, spent, len(batch))
+        Scored([_trim_n_best(segment, item.n_best) for segment in labels], begun - item.since, spent, len(batch))
         for item, labels in zip(batch, labelled, strict=True)
     ]
 
 
-def _cut(segment: LabelledSegment, n_best: int) -> LabelledSegment:
+def _trim_n_best(segment: LabelledSegment, n_best: int) -> LabelledSegment:
     """A batch asks for the longest list that any of its requests wants; each request gets its own length."""
     return segment if len(segment.n_best) <= n_best else replace(segment, n_best=segment.n_best[:n_best])
 
 
-def _settle(answer: asyncio.Future[Scored], outcome: Scored | Exception) -> None:
+def _set_outcome(answer: asyncio.Future[Scored], outcome: Scored | Exception) -> None:
     if answer.done():
         return
     if isinstance(outcome, Exception):

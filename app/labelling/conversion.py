@@ -26,7 +26,7 @@ USUAL = {".textgrid": ".TextGrid"}
 
 
 @dataclass(frozen=True, slots=True)
-class Converted:
+class Conversion:
     """The bytes of a file, and what to know about it: what was guessed, and what was lost."""
 
     data: bytes
@@ -35,7 +35,7 @@ class Converted:
 
 def convert(
     annotation: Annotation, to: str, *, tier: str | None = None, rate: int | None = None, recording: str | None = None
-) -> Converted:
+) -> Conversion:
     """Write `annotation` in the format `to`.
 
     Args:
@@ -65,7 +65,7 @@ def convert(
         message = f"times are written in samples at {timit.RATE} Hz, since no rate is known; --rate says another one"
         notices.append(Notice("rate-assumed", message, None, float(timit.RATE)))
     back = notation.read(data, format=to, rate=rate if to == "timit" else None)
-    return Converted(data, (*notices, *find_losses(source, back, lost)))
+    return Conversion(data, (*notices, *find_losses(source, back, lost)))
 
 
 def render(annotation: Annotation, to: str, *, rate: int | None = None, recording: str | None = None) -> bytes:
@@ -73,7 +73,7 @@ def render(annotation: Annotation, to: str, *, rate: int | None = None, recordin
     return notation.write(annotation, to, rate=rate, recording=None if recording is None else printable_path(recording))
 
 
-def at_rate(annotation: Annotation, taken: float, true: float) -> Annotation:
+def change_rate(annotation: Annotation, taken: float, true: float) -> Annotation:
     """The annotation with times that were counted in samples at the rate `taken`, and are at the rate `true`."""
     notices = tuple(notice for notice in annotation.notices if notice.code != "rate-assumed")
     if taken == true:
@@ -90,7 +90,7 @@ def find_losses(source: Annotation, back: Annotation, left_out: Iterable[str] = 
     form = notation.FORMATS[back.format]
     if form.flat:
         own = main_tier(source)[0] if form.holds == "one" else choose_tier(source)[0]
-        return _changes(own, choose_tier(back)[0], named=False)
+        return _count_changes(own, choose_tier(back)[0], named=False)
     found: list[Notice] = []
     skipped = Counter(left_out)
     taken: set[int] = set()
@@ -101,20 +101,20 @@ def find_losses(source: Annotation, back: Annotation, left_out: Iterable[str] = 
         else:
             kept.append(tier)
     for tier in kept:
-        other = _partner(tier, back.tiers, taken)
+        other = _find_partner(tier, back.tiers, taken)
         if other is not None:
             taken.add(id(other))
             if other.name != tier.name:
                 message = f"tier {shown(tier.name)} is called {shown(other.name)} in the file written"
                 found.append(Notice("tier-renamed", message, f"tiers/{tier.name}", other.name))
-            found += _changes(tier, other, named=len(kept) > 1)
+            found += _count_changes(tier, other, named=len(kept) > 1)
         elif tier.entries and not is_derived(tier.name):
             message = f"tier {shown(tier.name)} is not found again in the file written"
             found.append(Notice("tiers-lost", message, f"tiers/{tier.name}"))
     return found
 
 
-def _partner(tier: Tier, tiers: list[Tier], taken: set[int]) -> Tier | None:
+def _find_partner(tier: Tier, tiers: list[Tier], taken: set[int]) -> Tier | None:
     """The tier of that name, else one with the same labels, which no other tier has been found in yet."""
     free = [t for t in tiers if id(t) not in taken and t.kind == tier.kind]
     labels = [s.label for s in tier_segments(tier)]
@@ -122,7 +122,7 @@ def _partner(tier: Tier, tiers: list[Tier], taken: set[int]) -> Tier | None:
     return next((t for t in free if t.name == tier.name), None) or next(same, None)
 
 
-def _changes(tier: Tier, back: Tier, *, named: bool) -> list[Notice]:
+def _count_changes(tier: Tier, back: Tier, *, named: bool) -> list[Notice]:
     """Times moved, labels changed, entries lost and gaps filled."""
     where = f"tier {shown(tier.name)}: " if named else ""
     pointer = f"tiers/{tier.name}"
@@ -136,10 +136,10 @@ def _changes(tier: Tier, back: Tier, *, named: bool) -> list[Notice]:
             message = f"{where}{labelled} labelled entries, of which {kept} are kept in tier {shown(back.name)}"
             found.append(Notice("entries-lost", message, pointer, float(labelled - kept)))
         if more < 0:
-            message = f"{where}{_times(-more, 'entry', 'entries')} without a label not kept"
+            message = f"{where}{_format_count(-more, 'entry', 'entries')} without a label not kept"
             found.append(Notice("entries-lost", message, pointer, float(-more)))
         elif more > 0:
-            message = f"{where}{_times(more, 'gap', 'gaps')} written as intervals without a label"
+            message = f"{where}{_format_count(more, 'gap', 'gaps')} written as intervals without a label"
             found.append(Notice("gaps-filled", message, pointer, float(more)))
         own, other = ([s for s in both if s.label is not None] for both in (own, other))
         if len(own) != len(other):
@@ -148,7 +148,9 @@ def _changes(tier: Tier, back: Tier, *, named: bool) -> list[Notice]:
     if changed:
         first = f"the first {shown(changed[0][0] or '')} to {shown(changed[0][1] or '')}"
         found.append(
-            Notice("labels-changed", f"{where}{_times(len(changed), 'label', 'labels')} changed, {first}", pointer)
+            Notice(
+                "labels-changed", f"{where}{_format_count(len(changed), 'label', 'labels')} changed, {first}", pointer
+            )
         )
     pairs = zip(own, other, strict=True)
     moved = max((max(abs(a.start - b.start), abs(a.end - b.end)) for a, b in pairs), default=0.0)
@@ -158,11 +160,11 @@ def _changes(tier: Tier, back: Tier, *, named: bool) -> list[Notice]:
     return found
 
 
-def _times(count: int, one: str, many: str) -> str:
+def _format_count(count: int, one: str, many: str) -> str:
     return f"1 {one} is" if count == 1 else f"{count} {many} are"
 
 
-def audio_beside(file: Path) -> Path | None:
+def find_audio(file: Path) -> Path | None:
     """The recording of the same name in the same folder; None if there is none."""
     name = nfc(file.stem)
     try:
@@ -173,13 +175,13 @@ def audio_beside(file: Path) -> Path | None:
     return next((file.parent / n for n in sorted(found) if os.path.splitext(n)[1].lower() in AUDIO_SUFFIXES), None)
 
 
-def rate_beside(file: Path) -> int | None:
+def find_rate(file: Path) -> int | None:
     """Samples per second of that recording, as its header says."""
-    audio = audio_beside(file)
+    audio = find_audio(file)
     return rate_of(audio) if audio is not None else None
 
 
-def suffix(form: str) -> str:
+def suffix_of(form: str) -> str:
     """The usual suffix of a format, as people spell it."""
     usual = notation.FORMATS[form].suffixes[0]
     return USUAL.get(usual, usual)
@@ -187,4 +189,4 @@ def suffix(form: str) -> str:
 
 def rename_to(file: Path, form: str) -> Path:
     """The file's path with the usual suffix of a format in place of its own."""
-    return file.with_name(notation.stem_of(file.name) + suffix(form))
+    return file.with_name(notation.stem_of(file.name) + suffix_of(form))

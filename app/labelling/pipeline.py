@@ -166,7 +166,7 @@ def prepare_utterance(
     if any(notice.code == "rate-assumed" for notice in segmentation.notices):
         # The file counts in samples without naming their rate. Now it is known: the recording's.
         index = next(i for i, known in enumerate(segmentation.tiers) if known is chosen)
-        segmentation = conversion.at_rate(segmentation, timit.RATE, rate)
+        segmentation = conversion.change_rate(segmentation, timit.RATE, rate)
         chosen = segmentation.tiers[index]
         segments = notation.tier_segments(chosen)
     duration = decoded.duration
@@ -174,7 +174,7 @@ def prepare_utterance(
     aside: tuple[tuple[int, Skipped], ...] = ()
     if on_bad_segment == "skip":
         sifted = sift(segments, duration, fix=fix, lines=chosen.lines)
-        aside = _set_aside(segments, sifted.problems)
+        aside = _collect_skipped(segments, sifted.problems)
         segments, indices = sifted.segments, sifted.indices
         segment_notices = (*sifted.notices, *(Notice("segment-skipped", s.reason, f"segments/{i}") for i, s in aside))
     else:
@@ -197,7 +197,7 @@ def prepare_utterance(
         extract_inputs(decoded, segments, settings),
         duration,
         (*segmentation.notices, *tier_notices, *label_notices, *decoded.notices, *segment_notices),
-        starts=breaks(segments, gaps),
+        starts=find_breaks(segments, gaps),
         indices=indices,
         skipped=aside,
         gaps=gaps,
@@ -239,7 +239,9 @@ def _may_be_phones(tier: Tier) -> bool:
     return any(s.label for s in segments) and not looks_like_words(segments)
 
 
-def _set_aside(segments: Sequence[Segment], problems: Sequence[SegmentProblem]) -> tuple[tuple[int, Skipped], ...]:
+def _collect_skipped(
+    segments: Sequence[Segment], problems: Sequence[SegmentProblem]
+) -> tuple[tuple[int, Skipped], ...]:
     """The bad segments by their places, each with all that is wrong with it as one reason."""
     reasons: dict[int, list[str]] = {}
     for problem in problems:
@@ -251,7 +253,7 @@ def _set_aside(segments: Sequence[Segment], problems: Sequence[SegmentProblem]) 
     )
 
 
-def breaks(segments: Sequence[Segment], gaps: Gaps) -> tuple[int, ...]:
+def find_breaks(segments: Sequence[Segment], gaps: Gaps) -> tuple[int, ...]:
     """The places at which a new sequence begins: none where the chain runs across gaps."""
     if gaps.mode == "across":
         return ()
@@ -307,7 +309,7 @@ def label_sequences(
     return whole
 
 
-def with_skipped(prepared: Prepared, labelled: Sequence[LabelledSegment]) -> list[LabelledSegment | Skipped]:
+def insert_skipped(prepared: Prepared, labelled: Sequence[LabelledSegment]) -> list[LabelledSegment | Skipped]:
     """The answer with the segments that were set aside, at the places where the input had them."""
     if not prepared.skipped:
         return list(labelled)

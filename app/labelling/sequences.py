@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from phonechain.app.labelling.wanted import Wanted
+from phonechain.app.labelling.extras import Extras
 from phonechain.app.problems.errors import TooManySegments
 from phonechain.app.schemas.classify import rounded
 from phonechain.features import annotation as notation
@@ -44,12 +44,12 @@ def describe(
     labeler: PhoneLabeler,
     ready: Prepared,
     labelled: Sequence[LabelledSegment],
-    wanted: Wanted,
+    extras: Extras,
     *,
     normalise: str | None = None,
     beside: Sequence[Inputs] = (),
 ) -> dict[str, Any]:
-    """Members `sequences`, `words` and `hidden` of a `ClassifyAnswer`, as plain data; those that are wanted.
+    """Members `sequences`, `words` and `hidden` of a `ClassifyAnswer`, as plain data; those asked for.
 
     Args:
         ready, labelled: a recording and its labels.
@@ -58,12 +58,12 @@ def describe(
 
     Raises:
         TooManySegments: more than the most probable sequences are searched for.
-        NoSegments: words are wanted, and the annotation has no tier of them.
+        NoSegments: words are asked for, and the annotation has no tier of them.
         SettingsError: the model's chain cannot say it.
     """
     count = len(ready.segments)
-    _check_size(count, wanted)
-    words = _words(ready) if wanted.words else ()
+    _check_size(count, extras)
+    words = _list_words(ready) if extras.words else ()
     model = labeler.model_
     index = {label: n for n, label in enumerate(model.labels)}
     answered = [index[segment.label] for segment in labelled]
@@ -72,33 +72,37 @@ def describe(
     seen = model.encode_parts(parts, beside=beside, mode=labeler.normalisation(normalise))
     places = list(ready.indices) or list(range(count))
     out: dict[str, Any] = {}
-    if wanted.sequences:
+    if extras.sequences:
         out["sequences"] = [
-            {"first": places[a], "last": places[b - 1], **_sequence(labeler, h, answered[a:b], wanted.sequences)}
+            {
+                "first": places[a],
+                "last": places[b - 1],
+                **_sequence_to_json(labeler, h, answered[a:b], extras.sequences),
+            }
             for (a, b), h in zip(pairwise(edges), seen, strict=True)
         ]
-    if wanted.words:
-        out["words"] = _confidences(labeler, ready, words, edges, seen, answered, places)
-    if wanted.hidden:
+    if extras.words:
+        out["words"] = _score_words(labeler, ready, words, edges, seen, answered, places)
+    if extras.hidden:
         rows: list[Any] = [None] * (count + len(ready.skipped))
         for (a, b), h in zip(pairwise(edges), seen, strict=True):
             tables = hidden_states(model.network, h, answered[a:b], temperature=model.temperature)
             for t in range(b - a):
-                rows[places[a + t]] = [[_significant(layer[t]) for layer in layers] for layers in tables]
+                rows[places[a + t]] = [[_round(layer[t]) for layer in layers] for layers in tables]
         out["hidden"] = rows
     return out
 
 
-def _check_size(segments: int, wanted: Wanted) -> None:
-    most = min(MOST_SEGMENTS, MOST_PLACES // max(1, wanted.sequences)) if wanted.sequences else MOST_SEGMENTS
-    if segments > most and (wanted.sequences or wanted.words):
-        what = f"with {wanted.sequences} sequences" if wanted.sequences else "with the confidence of words"
+def _check_size(segments: int, extras: Extras) -> None:
+    most = min(MOST_SEGMENTS, MOST_PLACES // max(1, extras.sequences)) if extras.sequences else MOST_SEGMENTS
+    if segments > most and (extras.sequences or extras.words):
+        what = f"with {extras.sequences} sequences" if extras.sequences else "with the confidence of words"
         raise TooManySegments(
             f"expected at most {most} segments {what}, got {segments}", pointer="segments", value=segments, limit=most
         )
 
 
-def _sequence(labeler: PhoneLabeler, h: Any, answered: Sequence[int], n: int) -> dict[str, Any]:
+def _sequence_to_json(labeler: PhoneLabeler, h: Any, answered: Sequence[int], n: int) -> dict[str, Any]:
     """The members of a `SequenceOut` but for its place."""
     model = labeler.model_
     found = answer_sequence(
@@ -120,7 +124,7 @@ def _sequence(labeler: PhoneLabeler, h: Any, answered: Sequence[int], n: int) ->
     }
 
 
-def _confidences(
+def _score_words(
     labeler: PhoneLabeler,
     ready: Prepared,
     words: Sequence[Segment],
@@ -152,9 +156,9 @@ def _confidences(
     ]  # fmt: skip
 
 
-def _words(ready: Prepared) -> list[Segment]:
+def _list_words(ready: Prepared) -> list[Segment]:
     """The labelled intervals of the tier of words. Raises NoSegments."""
-    tier = word_tier(ready.annotation, ready.tier)
+    tier = find_word_tier(ready.annotation, ready.tier)
     if tier is None:
         raise NoSegments(
             f"expected a tier of words beside {ready.tier.name}, got {notation.tiers.listed(ready.annotation)}",
@@ -163,30 +167,30 @@ def _words(ready: Prepared) -> list[Segment]:
     return [s for s in notation.tier_segments(tier) if s.label is not None]
 
 
-def word_tier(annotation: Annotation, phones: Tier) -> Tier | None:
+def find_word_tier(annotation: Annotation, phones: Tier) -> Tier | None:
     """The tier of words over a tier of phones: the first that is named so, else the first that looks like words.
 
     A tier of another speaker (`A - words` over `B - phones`) is none of them.
     """
-    speaker = _speaker(phones)
+    speaker = _speaker_words(phones)
     others = [
         t
         for t in annotation.tiers
         if t is not phones and t.kind == "interval" and not is_derived(t.name) and t.labelled()
     ]
     named = [t for t in others if _WORDS.search(nfc(t.name))]
-    fitting = [t for t in named if not speaker or _speaker(t) in (speaker, set())]
-    fitting.sort(key=lambda t: _speaker(t) != speaker)
+    fitting = [t for t in named if not speaker or _speaker_words(t) in (speaker, set())]
+    fitting.sort(key=lambda t: _speaker_words(t) != speaker)
     if fitting or named:
         return next(iter(fitting), None)
     return next((t for t in others if looks_like_words(notation.tier_segments(t))), None)
 
 
-def _speaker(tier: Tier) -> set[str]:
+def _speaker_words(tier: Tier) -> set[str]:
     """The words of a tier's name that say whose it is."""
     return set(re.split(r"\W+", nfc(tier.name).casefold())) - _KINDS
 
 
-def _significant(values: Any) -> Any:
+def _round(values: Any) -> Any:
     """Nested lists of probabilities with four digits: they are looked at, not computed with."""
     return np.round(values.astype(np.float64), 4).tolist()

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _LEADING = re.compile(r"(?:phones?|phonetic|mau)\W", re.IGNORECASE)
 
 
-def phone_tiers(annotation: Annotation) -> list[Tier]:
+def find_phone_tiers(annotation: Annotation) -> list[Tier]:
     """The tiers that are named as phones are, of every speaker, in the order of the file.
 
     Raises:
@@ -59,7 +59,7 @@ def number_speakers(names: Iterable[str | None]) -> list[int]:
     return [numbers.setdefault(name or at, len(numbers)) for at, name in enumerate(names)]
 
 
-def inputs_beside(tiers: Sequence[Prepared], groups: Sequence[int], n: int, mode: Mode) -> list[Inputs]:
+def list_speaker_inputs(tiers: Sequence[Prepared], groups: Sequence[int], n: int, mode: Mode) -> list[Inputs]:
     """What tier `n` was normalised with: the others of its speaker, by `groups`."""
     if mode != "speaker":
         return []
@@ -87,7 +87,7 @@ def prepare_speakers(
     Raises:
         PhonechainError: what came cannot be used.
     """
-    tiers = phone_tiers(annotation)
+    tiers = find_phone_tiers(annotation)
     recording = recording or (audio.stem if isinstance(audio, Path) else None)
     decoded = sound.decode(audio, channel=channel, rate=labeler.features_.rate, max_seconds=max_seconds, raw=raw)
     together = known.compare(s.label for tier in tiers for s in notation.tier_segments(tier))

@@ -153,7 +153,7 @@ class Gauges:
                 "Most requests that may be decoded, wait or be labelled at one time.",
                 batcher.settings.queue_size,
             ),
-            ("queue_taken", "Requests that are decoded, wait or are labelled.", batcher.taken),
+            ("queue_taken", "Requests that are decoded, wait or are labelled.", batcher.in_progress),
             ("queue_depth", "Utterances that are decoded and wait for a batch.", batcher.waiting),
         ):
             yield GaugeMetricFamily(f"phonechain_{name}", text, value)

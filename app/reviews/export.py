@@ -40,7 +40,7 @@ def export(file: ReviewFile, source: bytes, segments: Sequence[ReviewSegment], f
     """
     annotation = notation.read(source, name=file.annotation_name)
     if any(notice.code == "rate-assumed" for notice in annotation.notices) and file.original_rate is not None:
-        annotation = conversion.at_rate(annotation, timit.RATE, file.original_rate)
+        annotation = conversion.change_rate(annotation, timit.RATE, file.original_rate)
     return rewrite(
         source, annotation, file.tier_index, segments, format or annotation.format,
         rate=file.original_rate, sound=file.name, name=file.annotation_name,

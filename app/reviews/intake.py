@@ -77,7 +77,7 @@ def answer_to_json(ready: Prepared, labelled: Sequence[Any], label_set: Sequence
     `skipped` under its index. `tiers` are all tiers of the file.
     """
     index = {label: n for n, label in enumerate(label_set)}
-    rows = labelling.with_skipped(ready, labelled)
+    rows = labelling.insert_skipped(ready, labelled)
     given = tier_segments(ready.tier)
     assert len(rows) == len(given), "an answer for each segment"
     return {

@@ -12,12 +12,12 @@ from starlette.datastructures import QueryParams
 from starlette.responses import Response
 
 from phonechain.app.alignment import documents, pipeline
-from phonechain.app.alignment.pipeline import Aligned
+from phonechain.app.alignment.pipeline import AlignedRecording
 from phonechain.app.alignment.transcripts import Pronouncer, pronouncer_of
 from phonechain.app.http.answers import file_response, json_response
 from phonechain.app.http.dependencies import ServicesDep
 from phonechain.app.http.uploads import File, Upload, parse_object, parse_options, receive, run_while_connected
-from phonechain.app.labelling.batcher import Place
+from phonechain.app.labelling.batcher import Slot
 from phonechain.app.labelling.lanes import TEXT_PER_SECOND, estimate_seconds
 from phonechain.app.problems.errors import InvalidRequest
 from phonechain.app.schemas import align as schemas
@@ -55,18 +55,18 @@ async def align(request: Request, services: ServicesDep) -> Response:
     files = ("audio", "transcript", "dictionary")
     upload = await receive(request, settings.max_body_bytes, files, texts=("dictionary",))
 
-    async def answer(place: Place) -> Response:
-        place.enlarge(sum(len(upload.files[name].data) for name in files[1:] if name in upload.files) / TEXT_PER_SECOND)
-        options, audio, seconds = await place.run(_parse_align, upload, request.query_params)
-        place.enlarge(seconds)
-        aligner = await place.run(_aligner)
-        sound, done = await place.run(_align, aligner, options, audio, upload.files.get("transcript"))
+    async def answer(slot: Slot) -> Response:
+        slot.enlarge(sum(len(upload.files[name].data) for name in files[1:] if name in upload.files) / TEXT_PER_SECOND)
+        options, audio, seconds = await slot.run(_parse_align, upload, request.query_params)
+        slot.enlarge(seconds)
+        aligner = await slot.run(_aligner)
+        sound, done = await slot.run(_align, aligner, options, audio, upload.files.get("transcript"))
         metrics.audio.inc(sound.duration)
         metrics.segments.inc(len(done.alignment.phones))
-        return await place.run(_response, aligner, sound, done, options.format)
+        return await slot.run(_response, aligner, sound, done, options.format)
 
-    with batcher.admit() as place:
-        return await run_while_connected(request, answer(place))
+    with batcher.admit() as slot:
+        return await run_while_connected(request, answer(slot))
 
 
 @router.post(
@@ -83,18 +83,18 @@ async def recognize(request: Request, services: ServicesDep) -> Response:
     batcher.refuse_if_full()
     upload = await receive(request, settings.max_body_bytes, ("audio",))
 
-    async def answer(place: Place) -> Response:
-        options, audio, seconds = await place.run(_parse_recognize, upload, request.query_params)
-        place.enlarge(seconds)
-        aligner = await place.run(_aligner)
-        sound = await place.run(pipeline.read_audio, audio, aligner, options.channel)
-        done = await place.run(pipeline.recognize, aligner, sound)
+    async def answer(slot: Slot) -> Response:
+        options, audio, seconds = await slot.run(_parse_recognize, upload, request.query_params)
+        slot.enlarge(seconds)
+        aligner = await slot.run(_aligner)
+        sound = await slot.run(pipeline.read_audio, audio, aligner, options.channel)
+        done = await slot.run(pipeline.recognize, aligner, sound)
         metrics.audio.inc(sound.duration)
         metrics.segments.inc(len(done.phones))
-        return await place.run(_response, aligner, sound, done, options.format)
+        return await slot.run(_response, aligner, sound, done, options.format)
 
-    with batcher.admit() as place:
-        return await run_while_connected(request, answer(place))
+    with batcher.admit() as slot:
+        return await run_while_connected(request, answer(slot))
 
 
 def _aligner() -> PhoneAligner:
@@ -107,7 +107,7 @@ def _aligner() -> PhoneAligner:
 
 def _align(
     aligner: PhoneAligner, options: schemas.AlignOptions, audio: bytes, transcript: File | None
-) -> tuple[Audio, Aligned]:
+) -> tuple[Audio, AlignedRecording]:
     """Raises PhonechainError, InvalidRequest."""
     if (transcript is None) == (options.text is None):
         got = "neither" if options.text is None else "both"
@@ -163,7 +163,7 @@ def _audio(upload: Upload) -> bytes:
     return audio.data
 
 
-def _response(aligner: PhoneAligner, sound: Audio, done: Aligned | Recognition, format: str) -> Response:
+def _response(aligner: PhoneAligner, sound: Audio, done: AlignedRecording | Recognition, format: str) -> Response:
     """The answer in the format that is asked for. Raises AnnotationError."""
     if format == "json":
         return json_response(documents.to_json(ALIGNMENT, aligner, done))

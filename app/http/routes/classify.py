@@ -18,7 +18,7 @@ from phonechain.app.http.dependencies import ServicesDep
 from phonechain.app.http.routes.classify_speakers import label_speakers
 from phonechain.app.http.uploads import Upload, parse_object, parse_options, receive, run_while_connected
 from phonechain.app.labelling import pipeline as labelling
-from phonechain.app.labelling.batcher import Place, Scored
+from phonechain.app.labelling.batcher import Scored, Slot
 from phonechain.app.labelling.lanes import SEGMENTS_PER_SECOND, TEXT_PER_SECOND
 from phonechain.app.labelling.pipeline import Prepared
 from phonechain.app.models.catalog import Entry
@@ -37,21 +37,21 @@ router = APIRouter(tags=["classify"])
 async def classify(request: Request, services: ServicesDep) -> Response:
     services.batcher.refuse_if_full()
     upload = await receive(request, services.settings.max_body_bytes, ("audio", "segments"), texts=("segments",))
-    with services.batcher.admit() as place:
-        return await run_while_connected(request, label(upload, request.query_params, services, place))
+    with services.batcher.admit() as slot:
+        return await run_while_connected(request, label(upload, request.query_params, services, slot))
 
 
-async def label(upload: Upload, query: QueryParams, services: Services, place: Place) -> Response:
+async def label(upload: Upload, query: QueryParams, services: Services, slot: Slot) -> Response:
     """The answer to a request whose body has been read. Raises PhonechainError."""
     settings, batcher, metrics = services.settings, services.batcher, services.metrics
     begun = time.perf_counter()
-    place.enlarge(upload.text_size / TEXT_PER_SECOND)
-    asked = await place.run(parse_request, upload, query, settings)
-    place.enlarge(asked.seconds)
+    slot.enlarge(upload.text_size / TEXT_PER_SECOND)
+    asked = await slot.run(parse_request, upload, query, settings)
+    slot.enlarge(asked.seconds)
     entry = await services.models.get(asked.options.model)
     if asked.options.all_speakers:
-        return await label_speakers(services, asked, entry, begun, place)
-    ready = await place.run(prepare, asked, entry, settings)
+        return await label_speakers(services, asked, entry, begun, slot)
+    ready = await slot.run(prepare, asked, entry, settings)
     spent = time.perf_counter() - begun
     metrics.audio.inc(ready.duration)
     scored = await batcher.label(
@@ -67,14 +67,14 @@ async def label(upload: Upload, query: QueryParams, services: Services, place: P
     metrics.segments.inc(len(scored.labelled))
     more = {}
     if asked.options.asks_more:
+        from phonechain.app.labelling.extras import Extras
         from phonechain.app.labelling.sequences import describe
-        from phonechain.app.labelling.wanted import Wanted
 
         count = asked.options.sequences or 1
-        place.enlarge(count * len(ready.segments) / SEGMENTS_PER_SECOND)
-        wanted = Wanted(asked.options.sequences, asked.options.words, asked.options.hidden)
-        more = await place.run(describe, entry.labeler, ready, scored.labelled, wanted, normalise=ready.normalised)
-    return await place.run(render, asked, entry, ready, scored, begun, spent, more)
+        slot.enlarge(count * len(ready.segments) / SEGMENTS_PER_SECOND)
+        extras = Extras(asked.options.sequences, asked.options.words, asked.options.hidden)
+        more = await slot.run(describe, entry.labeler, ready, scored.labelled, extras, normalise=ready.normalised)
+    return await slot.run(render, asked, entry, ready, scored, begun, spent, more)
 
 
 def prepare(asked: ClassifyRequest, entry: Entry, settings: Settings) -> Prepared:

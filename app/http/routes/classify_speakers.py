@@ -9,10 +9,10 @@ from starlette.responses import Response
 
 from phonechain.app.http.answers import ClassifyRequest, file_response, json_response, to_json
 from phonechain.app.labelling import speakers
-from phonechain.app.labelling.batcher import Place, Scored
+from phonechain.app.labelling.batcher import Scored, Slot
+from phonechain.app.labelling.extras import Extras
 from phonechain.app.labelling.pipeline import Prepared, check_count
 from phonechain.app.labelling.sequences import describe
-from phonechain.app.labelling.wanted import Wanted
 from phonechain.app.models.catalog import Entry
 from phonechain.app.problems.errors import InvalidRequest
 from phonechain.app.services import Services
@@ -20,7 +20,7 @@ from phonechain.app.settings import Settings
 
 
 async def label_speakers(
-    services: Services, asked: ClassifyRequest, entry: Entry, begun: float, place: Place
+    services: Services, asked: ClassifyRequest, entry: Entry, begun: float, slot: Slot
 ) -> Response:
     """The answer for a request that has been read and admitted.
 
@@ -29,7 +29,7 @@ async def label_speakers(
     """
     batcher, options = services.batcher, asked.options
     mode = entry.model.normaliser.check_mode(options.normalise, known_speakers=False)
-    ready = await place.run(_prepare, asked, entry, services.settings)
+    ready = await slot.run(_prepare, asked, entry, services.settings)
     spent = time.perf_counter() - begun
     services.metrics.audio.inc(ready[0].duration)
     for one in ready:
@@ -44,7 +44,7 @@ async def label_speakers(
         )
     )  # fmt: skip
     services.metrics.segments.inc(sum(len(one.labelled) for one in scored))
-    return await place.run(_render, asked, entry, ready, scored, begun, spent)
+    return await slot.run(_render, asked, entry, ready, scored, begun, spent)
 
 
 def _prepare(asked: ClassifyRequest, entry: Entry, settings: Settings) -> list[Prepared]:
@@ -81,9 +81,9 @@ def _render(
         return file_response(
             data, options.format, stem="labels", model=entry.name, version=entry.version, notices=notices
         )
-    wanted = Wanted(options.sequences, options.words, options.hidden)
+    extras = Extras(options.sequences, options.words, options.hidden)
     bodies = []
     for one, each in zip(ready, scored, strict=True):
-        more = describe(entry.labeler, one, each.labelled, wanted, normalise=one.normalised) if wanted else {}
+        more = describe(entry.labeler, one, each.labelled, extras, normalise=one.normalised) if extras else {}
         bodies.append(to_json(asked, entry, one, each, begun, spent, more))
     return json_response({"tiers": bodies})

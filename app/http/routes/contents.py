@@ -60,7 +60,7 @@ async def sound(
         path, channel = summary.recording(services.workspace, corpus, utterance)
         return summary.cut(path, start, end, channel)
 
-    data = await services.batcher.in_pool(summary.MAX_SECONDS, cut)
+    data = await services.batcher.run_in_pool(summary.MAX_SECONDS, cut)
     return Response(data, headers={"Cache-Control": "private, max-age=3600"}, media_type="audio/wav")
 
 

@@ -22,7 +22,7 @@ from phonechain.app.http.gateway import caller_id, owner_of, require_scope
 from phonechain.app.jobs import submission
 from phonechain.app.jobs.submission import Submitter
 from phonechain.app.labelling import pipeline
-from phonechain.app.labelling.batcher import Place
+from phonechain.app.labelling.batcher import Slot
 from phonechain.app.labelling.lanes import estimate_seconds
 from phonechain.app.labelstudio import config, tasks
 from phonechain.app.labelstudio.client import LabelStudio
@@ -79,10 +79,10 @@ async def predict(asked: Predict, services: ServicesDep) -> dict[str, Any]:
     version = f"{entry.name}@{entry.version}"
     spelled = tasks.spelling(interface, entry.labeler.label_set_)
     results, failed = [], []
-    with services.batcher.admit() as place:
+    with services.batcher.admit() as slot:
         for task in asked.tasks:
             try:
-                found, duration = await _answer(services, place, entry, interface, task, asked.params.get("context"))
+                found, duration = await _answer(services, slot, entry, interface, task, asked.params.get("context"))
             except PhonechainError as error:
                 failed.append(error)
                 results.append({"result": [], "score": 0.0, "model_version": version})
@@ -94,23 +94,23 @@ async def predict(asked: Predict, services: ServicesDep) -> dict[str, Any]:
 
 
 async def _answer(
-    services: Services, place: Place, entry: Any, interface: Interface, task: Mapping[str, Any], context: Any
+    services: Services, slot: Slot, entry: Any, interface: Interface, task: Mapping[str, Any], context: Any
 ) -> tuple[list[tuple[float, float, str, float]], float]:
     """((start, end, label, posterior) of each region, the recording's length). Raises PhonechainError."""
     data = task.get("data")
     address = data.get(interface.data) if isinstance(data, dict) else None
     sound = await asyncio.to_thread(connect(services).sound, address)
-    place.enlarge(await asyncio.to_thread(estimate_seconds, sound))
+    slot.enlarge(await asyncio.to_thread(estimate_seconds, sound))
     segments = tasks.given(interface, task, context)
     if not segments:
         said = tasks.transcript(task)
         if said is not None:
-            aligned = await place.run(aligning.align, sound, said)
+            aligned = await slot.run(aligning.align, sound, said)
             return [(p.start, p.end, p.label, p.posterior) for p in aligned.phones], aligned.duration
-        heard = await place.run(aligning.recognize, sound)
+        heard = await slot.run(aligning.recognize, sound)
         return [(p.start, p.end, p.label, p.posterior) for p in heard.phones], heard.duration
     settings = services.settings
-    ready = await place.run(
+    ready = await slot.run(
         pipeline.prepare_utterance,
         sound,
         Annotation([Tier("phones", "interval", segments)], "label-studio"),

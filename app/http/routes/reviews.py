@@ -150,7 +150,7 @@ def annotation(
     row = reviews.file(id, number)
     source = services.workspace.store.local(row.annotation).read_bytes()
     out = export.export(row, source, reviews.segments(id, number)[1], format)
-    name = row.annotation_name if format is None else name_stem(row.annotation_name) + conversion.suffix(format)
+    name = row.annotation_name if format is None else name_stem(row.annotation_name) + conversion.suffix_of(format)
     headers = {
         "Cache-Control": "no-store",
         "Content-Disposition": f"attachment; filename*=UTF-8''{quote(_base_name(name))}",

@@ -26,7 +26,7 @@ PHONES = notation.tier_segments(notation.read(TEXTGRID.read_bytes()).tier("phone
 
 def put(folder: Path, form: str, name: str = "a") -> Path:
     """The sample's annotation in some format."""
-    file = folder / f"{name}{conversion.suffix(form)}"
+    file = folder / f"{name}{conversion.suffix_of(form)}"
     file.write_bytes(notation.write(notation.read(TEXTGRID.read_bytes()), form))
     return file
 
@@ -45,7 +45,7 @@ def test_every_format_to_every_other(frm: str, to: str) -> None:
 
 @pytest.mark.parametrize("to", FORMATS)
 def test_every_format_on_the_command_line(to: str, tmp_path: Path) -> None:
-    out = tmp_path / f"b{conversion.suffix(to)}"
+    out = tmp_path / f"b{conversion.suffix_of(to)}"
     assert main(["convert", str(TEXTGRID), str(out), "--to", to]) == 0
     assert notation.read(out.read_bytes(), name=out.name, rate=22050).format == to
 

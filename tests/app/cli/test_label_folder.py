@@ -24,7 +24,7 @@ def put(folder: Path, name: str, form: str = "textgrid") -> Path:
     """The sample under some name, with its annotation in some format."""
     folder.mkdir(parents=True, exist_ok=True)
     shutil.copy(samples.AUDIO, folder / f"{name}.flac")
-    file = folder / f"{name}{conversion.suffix(form)}"
+    file = folder / f"{name}{conversion.suffix_of(form)}"
     file.write_bytes(conversion.render(TEXTGRID, form, rate=22050))
     return file
 

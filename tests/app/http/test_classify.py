@@ -173,7 +173,7 @@ def test_an_annotation_file_as_answer(client: Client, format: str) -> None:
     assert response.status_code == 200, response.text
     known = notation.FORMATS[format]
     assert response.headers["content-type"].split(";")[0] == known.media_type.split(";")[0]
-    assert response.headers["content-disposition"] == f'attachment; filename="labels{conversion.suffix(format)}"'
+    assert response.headers["content-disposition"] == f'attachment; filename="labels{conversion.suffix_of(format)}"'
     assert response.headers["x-phonechain-warnings"] == ""
     assert response.headers["x-phonechain-model"].startswith("default; version=")
     read = notation.read(response.content, name=f"a{known.suffixes[0]}", rate=22050)  # the recording's

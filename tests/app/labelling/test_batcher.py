@@ -172,8 +172,8 @@ def test_requests_in_progress_are_counted() -> None:
                 batcher.refuse_if_full()
             with pytest.raises(ZeroDivisionError), batcher.admit():
                 raise ZeroDivisionError
-            assert batcher.taken == 1
-        assert batcher.taken == 0
+            assert batcher.in_progress == 1
+        assert batcher.in_progress == 0
 
     running(work, queue_size=2)
 
@@ -217,9 +217,9 @@ def test_a_request_in_its_decoding_is_answered_too(gate: Gate, ready: labelling.
 
         async def request() -> int:
             with batcher.admit():
-                await batcher.in_pool(0.0, decode)
+                await batcher.run_in_pool(0.0, decode)
                 scored = await batcher.label(entry, *parts(ready, 2), n_best=1, decode="posterior")
-                return await batcher.in_pool(0.0, len, scored.labelled)
+                return await batcher.run_in_pool(0.0, len, scored.labelled)
 
         asked = asyncio.create_task(request())
         while not decoding.is_set():

@@ -145,7 +145,7 @@ def test_the_command_line_breaks_as_well(tmp_path: Path, capfd: pytest.CaptureFi
 
 def test_a_skipped_segment_leaves_a_gap() -> None:
     rule = Gaps("break", 0.0)
-    assert labelling.breaks([Segment(0, 0.1), Segment(0.1, 0.2), Segment(0.3, 0.4)], rule) == (2,)
+    assert labelling.find_breaks([Segment(0, 0.1), Segment(0.1, 0.2), Segment(0.3, 0.4)], rule) == (2,)
 
 
 # ---------------------------------------------------------------------------------------------------- samples

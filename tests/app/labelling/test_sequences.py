@@ -15,7 +15,7 @@ import phonechain
 from phonechain.app import samples
 from phonechain.app.cli import main
 from phonechain.app.labelling import sequences
-from phonechain.app.labelling.sequences import word_tier
+from phonechain.app.labelling.sequences import find_word_tier
 from phonechain.features.annotation import Annotation, Tier
 from phonechain.features.segments import Segment
 from phonechain.model.labeler import PhoneLabeler
@@ -139,10 +139,10 @@ def test_the_tier_of_words_is_that_of_the_same_speaker() -> None:
 
     phones = tier("B - phones", "AH", "B")
     both = Annotation([tier("A - words", "one"), tier("A - phones", "AH"), tier("B - words", "two"), phones], "json")
-    assert (word_tier(both, phones) or phones).name == "B - words"
+    assert (find_word_tier(both, phones) or phones).name == "B - words"
     unnamed = Annotation([phones, tier("x", "being", "comparatively", "modern")], "json")
-    assert (word_tier(unnamed, phones) or phones).name == "x"
-    assert word_tier(Annotation([phones, tier("tones", "H", "L", "H")], "json"), phones) is None
+    assert (find_word_tier(unnamed, phones) or phones).name == "x"
+    assert find_word_tier(Annotation([phones, tier("tones", "H", "L", "H")], "json"), phones) is None
 
 
 def test_the_command_line_answers_the_same(

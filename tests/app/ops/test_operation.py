@@ -156,9 +156,9 @@ def test_who_may_read_them(serve: Serve, who: str, bare: int, with_key: int) -> 
 
 def test_refusals_are_counted_by_type(serve: Serve) -> None:
     with serve(queue_size=1) as client:
-        client.app.state.services.batcher.taken = 1
+        client.app.state.services.batcher.in_progress = 1
         refused = client.classify()
-        client.app.state.services.batcher.taken = 0
+        client.app.state.services.batcher.in_progress = 0
         found = metrics(client)
     assert refused.status_code == 503
     assert refused.headers["retry-after"] == "1"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Wanted:
+class Extras:
     """What is asked for beside the labels.
 
     Attributes:
@@ -23,5 +23,5 @@ class Wanted:
         return bool(self.sequences or self.words or self.hidden)
 
 
-NOTHING = Wanted()
+NOTHING = Extras()
 """The labels alone."""
