@@ -17,7 +17,7 @@ _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://([A-Za-z0-9._-]+|\[[0-9a-fA-F:.]+\])(
 _MEMORY = re.compile(r"auto|\d+(\.\d+)? ?([kMGT]i?)?B?", re.IGNORECASE)
 
 
-def listed(value: str) -> list[str]:
+def split_list(value: str) -> list[str]:
     """What stands between the commas."""
     return [one.strip() for one in value.split(",") if one.strip()]
 
@@ -26,7 +26,7 @@ def _each(good: Callable[[str], object], said: str) -> AfterValidator:
     """Every entry of a list with commas passes `good`."""
 
     def check(value: str) -> str:
-        for one in listed(value):
+        for one in split_list(value):
             if not good(one):
                 raise PydanticCustomError("setting", said)
         return value

@@ -29,7 +29,7 @@ from phonechain.app.setting_types import (
     Roots,
     Scheduler,
     WebAddress,
-    listed,
+    split_list,
 )
 from phonechain.features.errors import SettingsError
 
@@ -325,17 +325,17 @@ class Settings(BaseSettings):
     @property
     def hosts(self) -> tuple[str, ...]:
         """Names under which the service may be asked."""
-        return tuple(name.lower().rstrip(".") for name in listed(self.allowed_hosts))
+        return tuple(name.lower().rstrip(".") for name in split_list(self.allowed_hosts))
 
     @property
     def cors_origins(self) -> tuple[str, ...]:
         """Sites whose pages may use the service."""
-        return tuple(listed(self.cors))
+        return tuple(split_list(self.cors))
 
     @property
     def roots(self) -> tuple[str, ...]:
         """Where corpora may be registered."""
-        return tuple(listed(self.corpus_roots))
+        return tuple(split_list(self.corpus_roots))
 
 
 def cores() -> int:
@@ -389,7 +389,7 @@ def load(environ: Mapping[str, str] | None = None, **overrides: Any) -> Settings
         ) from None
 
 
-def check_places(known: Settings) -> None:
+def check_locations(known: Settings) -> None:
     """What can be seen of files and folders without making any. Raises SettingsError, one line that names the variable."""
     for field, path in (("model", known.model), ("models", known.models)):
         wrong = path is not None and not (path.is_file() if field == "model" else path.is_dir())

@@ -109,12 +109,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (KeyboardInterrupt, typer.Abort):
         return _fail("interrupted", INTERRUPTED, debug=False)
     except BrokenPipeError:
-        return _broken_pipe()
+        return _handle_broken_pipe()
     except OSError as error:
         return _fail(_os_error(error), BAD_INPUT, debug)
     except Exception as error:
         if hasattr(error, "format_message") and hasattr(error, "exit_code"):  # an error of usage, in typer's words
-            return _fail(f"{_sentence(error.format_message())} (see {PROGRAM} --help)", BAD_INPUT, debug=False)
+            return _fail(f"{_capitalise(error.format_message())} (see {PROGRAM} --help)", BAD_INPUT, debug=False)
         if debug:
             raise
         where = f"{type(error).__name__}: {error}"
@@ -146,7 +146,7 @@ def _fail(message: str, code: int, debug: bool) -> int:
     return code
 
 
-def _sentence(text: str) -> str:
+def _capitalise(text: str) -> str:
     return text.rstrip(". \n")
 
 
@@ -155,7 +155,7 @@ def _os_error(error: OSError) -> str:
     return f"{error.filename}: {reason}" if error.filename else reason
 
 
-def _broken_pipe() -> int:
+def _handle_broken_pipe() -> int:
     """The reader of standard output has gone; without this Python would complain again when it flushes at exit."""
     devnull = os.open(os.devnull, os.O_WRONLY)
     os.dup2(devnull, sys.stdout.fileno())

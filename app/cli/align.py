@@ -73,8 +73,8 @@ def align(
     """
     common.check_output(table)
     aligner = load_aligner(model)
-    speaker = pronouncer(dictionary, language, phones, oov)
-    chosen = checked_channel(channel)
+    speaker = load_pronouncer(dictionary, language, phones, oov)
+    chosen = parse_channel(channel)
     if audio.is_dir():
         from phonechain.app.cli.align_folder import align_folder
 
@@ -87,7 +87,7 @@ def align(
     if (transcript is None) == (text is None):
         got = "neither" if text is None else "both"
         raise SettingsError(f"expected a TRANSCRIPT file or --text for {audio}, got {got}")
-    wanted = wanted_format(format, out)
+    wanted = choose_format(format, out)
     common.check_output(out)
     from phonechain.app.alignment import pipeline
 
@@ -98,7 +98,7 @@ def align(
         source = pipeline.read_source(transcript.read_bytes(), transcript.name, utterance=audio.stem)
     done = pipeline.align(aligner, sound, source, speaker, tier=tier, refine=refine, spread=spread)
     common.warn(done.notices)
-    show(done, wanted, out, aligner, model, sound, audio)
+    print_answer(done, wanted, out, aligner, model, sound, audio)
     if doubtful or table is not None:
         from phonechain.app.cli.align_folder import Rows
 
@@ -118,16 +118,16 @@ def recognize(
 
     About half of the phones are wrong on learners' speech; `phonechain models english-alignment` prints the card.
     """
-    wanted = wanted_format(format, out)
+    wanted = choose_format(format, out)
     common.check_output(out)
     common.check_file(audio, "a sound file")
     aligner = load_aligner(model)
     from phonechain.app.alignment import pipeline
 
-    sound = pipeline.read_audio(audio, aligner, checked_channel(channel))
+    sound = pipeline.read_audio(audio, aligner, parse_channel(channel))
     done = pipeline.recognize(aligner, sound)
     common.warn(done.notices)
-    show(done, wanted, out, aligner, model, sound, audio)
+    print_answer(done, wanted, out, aligner, model, sound, audio)
 
 
 def load_aligner(model: str) -> PhoneAligner:
@@ -138,7 +138,7 @@ def load_aligner(model: str) -> PhoneAligner:
     return PhoneAligner.load(common.model_path(ALIGNMENT if model == common.DEFAULT else model))
 
 
-def pronouncer(dictionary: Path | None, language: str, phones: bool, oov: str | None = None) -> Pronouncer:
+def load_pronouncer(dictionary: Path | None, language: str, phones: bool, oov: str | None = None) -> Pronouncer:
     """How transcripts become words, by the options. Raises SettingsError, AnnotationSyntaxError."""
     from phonechain.app.alignment.transcripts import pronouncer_of
     from phonechain.features.words import dictionary as dictionaries
@@ -153,14 +153,14 @@ def pronouncer(dictionary: Path | None, language: str, phones: bool, oov: str | 
     return pronouncer_of(own, language=language, phones=phones, oov=oov)  # type: ignore[arg-type]
 
 
-def checked_channel(channel: str) -> Any:
+def parse_channel(channel: str) -> Any:
     """An index, or "mix". Raises SettingsError."""
     if channel == "mix" or (channel.isascii() and channel.isdecimal() and len(channel) < 6):
         return channel if channel == "mix" else int(channel)
     raise SettingsError(f"--channel: expected an index from 0, or mix, got {channel!r}", value=channel)
 
 
-def wanted_format(format: str | None, out: Path | None) -> str:
+def choose_format(format: str | None, out: Path | None) -> str:
     """table, json or an annotation format. Raises SettingsError."""
     from phonechain.features.annotation import FORMATS
 
@@ -177,7 +177,7 @@ def wanted_format(format: str | None, out: Path | None) -> str:
     return next((name for name, known_format in FORMATS.items() if suffix in known_format.suffixes), "table")
 
 
-def show(
+def print_answer(
     done: AlignedRecording | Recognition,
     wanted: str,
     out: Path | None,
@@ -224,7 +224,7 @@ def _table(done: AlignedRecording | Recognition) -> str:
     for p in answer.phones:
         row = [f"{p.start:.3f}", f"{p.end:.3f}", p.label, f"{p.start_low:.3f} to {p.start_high:.3f}"]
         row += [f"{p.within:.2f}", f"{p.posterior:.2f}"]
-        row += [_moved(p)] if moved else []
+        row += [_format_shift(p)] if moved else []
         row += [words[p.word].written if p.word is not None else ""] if words else []
         table.add_row(*row)
     text = StringIO()
@@ -232,5 +232,5 @@ def _table(done: AlignedRecording | Recognition) -> str:
     return text.getvalue()
 
 
-def _moved(p: AlignedPhone) -> str:
+def _format_shift(p: AlignedPhone) -> str:
     return "" if p.given_start is None else f"{1000 * (p.start - p.given_start):+.0f} ms"

@@ -134,10 +134,11 @@ def align_folder(
         bars.update("align", len(found.recordings), len(found.recordings))
     common.warn(notices.notices())
     rows.finish(doubtful, table)
-    wrong = f"; {common.counted(failed, 'file')} could not be used" if failed else ""
+    wrong = f"; {common.count_noun(failed, 'file')} could not be used" if failed else ""
     where = f" to {out}" if out is not None else ""
     print(
-        f"aligned {len(rows.rows)} phones of {common.counted(rows.files, 'recording')}{where}{wrong}", file=sys.stderr
+        f"aligned {len(rows.rows)} phones of {common.count_noun(rows.files, 'recording')}{where}{wrong}",
+        file=sys.stderr,
     )
     if failed or not rows.files:
         raise typer.Exit(1 if rows.files else 2)

@@ -49,9 +49,9 @@ def to_json(
 ) -> dict[str, Any]:
     """The answer of `POST /classify`, without its timing; with `more` members."""
     from phonechain.app.labelling.pipeline import insert_skipped
-    from phonechain.app.schemas.classify import answer
+    from phonechain.app.schemas.classify import answer_to_json
 
-    return answer(
+    return answer_to_json(
         name=Path(name).stem,
         version=str(labeler.card_.get("version", "")),
         duration=ready.duration,

@@ -71,7 +71,7 @@ def check(
         checked = _check_boundaries(read, aligner, bars) if align else None
     notices = [*notices, *(pair.notice() for pair in twins(read.labels()))]
     problems = [each for problem in problems for each in problem.each or (problem,)]
-    found = summary(read)
+    found = summarise(read)
     suspects = [] if checked is None else checked.list_wrong() if doubtful is None else checked.boundaries[:doubtful]
     if as_json:
         body = {
@@ -95,7 +95,7 @@ def check(
         common.warn(notices)
         _print(found, printable_path(corpus), problems, notices, audio)
         if checked is not None:
-            _print_checked(checked)
+            _print_boundaries(checked)
     if problems:
         raise typer.Exit(1)
 
@@ -117,7 +117,7 @@ def _suspect_to_json(suspect: Suspect) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _print_checked(checked: CorpusCheck) -> None:
+def _print_boundaries(checked: CorpusCheck) -> None:
     from phonechain.app.alignment.suspects import WRONG
 
     count = len(checked.boundaries)
@@ -127,13 +127,13 @@ def _print_checked(checked: CorpusCheck) -> None:
     if checked.failed:
         utterance, error = checked.failed[0]
         file = printable_path(utterance.annotation or utterance.audio)
-        recordings = common.counted(len(checked.failed), "recording")
+        recordings = common.count_noun(len(checked.failed), "recording")
         common.warn(
             [Notice("boundaries-not-checked", f"boundaries of {recordings} not checked, the first {file}: {error}")]
         )
 
 
-def summary(corpus: Corpus) -> dict[str, Any]:
+def summarise(corpus: Corpus) -> dict[str, Any]:
     """The contents of a corpus, JSON-serialisable: counts, hours, labels and speakers by frequency."""
     segments = [s for u in corpus.utterances for s in u.segments]
     labelled = Counter(s.label for s in segments)
@@ -145,7 +145,7 @@ def summary(corpus: Corpus) -> dict[str, Any]:
     return {
         "layout": corpus.layout,
         "utterances": len(corpus.utterances),
-        "hours": round(math.fsum(_seconds(u) for u in corpus.utterances) / 3600, 4),
+        "hours": round(math.fsum(_count_seconds(u) for u in corpus.utterances) / 3600, 4),
         "segments": len(segments),
         "segment_hours": round(math.fsum(s.end - s.start for s in segments) / 3600, 4),
         "unlabelled": labelled.pop(None, 0),
@@ -155,7 +155,7 @@ def summary(corpus: Corpus) -> dict[str, Any]:
     }
 
 
-def _seconds(utterance: Utterance) -> float:
+def _count_seconds(utterance: Utterance) -> float:
     """Duration by the header, else up to the end of the last segment."""
     import soundfile
 
@@ -180,18 +180,20 @@ def _print(
     if found["unlabelled"]:
         spoken += f"; {found['unlabelled']} without a label"
     table.add_row("segments", str(found["segments"]), spoken)
-    table.add_row("labels", str(len(found["labels"])), _counts(found["labels"]))
-    table.add_row("speakers", str(len(found["speakers"])) if found["speakers"] else "unknown", _most(found["speakers"]))
+    table.add_row("labels", str(len(found["labels"])), _format_counts(found["labels"]))
+    table.add_row(
+        "speakers", str(len(found["speakers"])) if found["speakers"] else "unknown", _format_most(found["speakers"])
+    )
     for name, row in found["splits"].items():
         table.add_row(f"split {name}", str(row["utterances"]), f"utterances, {row['segments']} segments")
     common.console().print(table)
 
 
-def _counts(counts: dict[str, int]) -> str:
+def _format_counts(counts: dict[str, int]) -> str:
     return "  ".join(f"{name} {count}" for name, count in counts.items())
 
 
-def _most(counts: dict[str, int]) -> str:
+def _format_most(counts: dict[str, int]) -> str:
     if not counts:
         return ""
     values = sorted(counts.values())

@@ -54,10 +54,10 @@ async def _serve(known: Settings, processes: int, gpus: int, memory: str, host: 
     print(f"joining {known.scheduler} with {processes} worker processes", flush=True)
     async with asyncio.TaskGroup() as group:
         for _ in range(processes):
-            group.create_task(_one(known, gpus, memory, host, stop))
+            group.create_task(_serve_one(known, gpus, memory, host, stop))
 
 
-async def _one(known: Settings, gpus: int, memory: str, host: str | None, stop: asyncio.Event) -> None:
+async def _serve_one(known: Settings, gpus: int, memory: str, host: str | None, stop: asyncio.Event) -> None:
     from phonechain.app.jobs.dask_cluster import PRELOAD, cluster_security, configure, hide_secrets
 
     configure()

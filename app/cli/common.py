@@ -105,7 +105,7 @@ def file_line(file: Path, error: Exception) -> str:
 
 
 @contextmanager
-def naming(file: Path, kind: type[PhonechainError] = PhonechainError) -> Iterator[None]:
+def name_file(file: Path, kind: type[PhonechainError] = PhonechainError) -> Iterator[None]:
     """Errors of a kind that are raised within begin with the file's name, unless they name it."""
     try:
         yield
@@ -134,12 +134,12 @@ def read_map(path: Path | None) -> dict[str, str | None] | None:
         raise SettingsError(f"expected UTF-8 in {path}, got other bytes", value=str(path)) from None
 
 
-def counted(number: int, noun: str) -> str:
+def count_noun(number: int, noun: str) -> str:
     """A number with its noun: "1 file", "2 files"."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def percent(share: float | None) -> str:
+def format_percent(share: float | None) -> str:
     """A share as per cent with one decimal; empty for None."""
     return "" if share is None else f"{100 * share:.1f}"
 

@@ -79,44 +79,46 @@ def compare(
 def _print(found: SystemComparison, corpus: str) -> None:
     from phonechain.model.scoring.significance import DRAWS
 
-    tests, percent = found.tests, common.percent
-    units = common.counted(tests.units, found.over)
+    tests, percent = found.tests, common.format_percent
+    units = common.count_noun(tests.units, found.over)
     table = common.table(
         "system", ("errors", "right"), ("errors %", "right"), "95 %", "labels compared", ("not scored", "right"),
-        title=f"{tests.segments} segments of {common.counted(found.utterances, 'utterance')} of {corpus}, {units}",
+        title=f"{tests.segments} segments of {common.count_noun(found.utterances, 'utterance')} of {corpus}, {units}",
     )  # fmt: skip
     for letter, system in (("A", found.a), ("B", found.b)):
         table.add_row(
-            f"{letter} {system.name}", str(system.errors), percent(system.per), _between(system.interval),
-            _folding(system), str(system.missing),
+            f"{letter} {system.name}", str(system.errors), percent(system.per), _format_interval(system.interval),
+            _format_folding(system), str(system.missing),
         )  # fmt: skip
-    table.add_row("B - A", "", f"{100 * tests.difference:+.1f}", _between(tests.interval), "", "")
+    table.add_row("B - A", "", f"{100 * tests.difference:+.1f}", _format_interval(tests.interval), "", "")
     common.console().print(table)
     rows = common.table("test", ("p", "right"), "")
     rows.add_row(
-        "McNemar, exact", _p(tests.mcnemar_exact),
+        "McNemar, exact", _format_p(tests.mcnemar_exact),
         f"{tests.only_a_wrong} segments only A has wrong, {tests.only_b_wrong} only B, {tests.both_wrong} both",
     )  # fmt: skip
-    rows.add_row("McNemar, mid-p", _p(tests.mcnemar_mid), "segments taken as independent, which they are not quite")
+    rows.add_row(
+        "McNemar, mid-p", _format_p(tests.mcnemar_mid), "segments taken as independent, which they are not quite"
+    )
     statistic = "" if tests.matched_t is None else f"t = {tests.matched_t:.2f}; "
-    rows.add_row("matched pairs", _p(tests.matched_pairs), f"{statistic}errors of each {found.over}")
-    rows.add_row("paired bootstrap", _p(tests.bootstrap), f"{found.over}s drawn {DRAWS} times")
+    rows.add_row("matched pairs", _format_p(tests.matched_pairs), f"{statistic}errors of each {found.over}")
+    rows.add_row("paired bootstrap", _format_p(tests.bootstrap), f"{found.over}s drawn {DRAWS} times")
     common.console().print(rows)
 
 
-def _between(interval: Interval) -> str:
+def _format_interval(interval: Interval) -> str:
     if interval.low is None or interval.high is None:
         return interval.reason
     return f"{100 * interval.low:.1f} to {100 * interval.high:.1f}"
 
 
-def _folding(system: System) -> str:
+def _format_folding(system: System) -> str:
     from phonechain.features.phones.comparison import described
 
     return described(system.folding)
 
 
-def _p(value: float | None) -> str:
+def _format_p(value: float | None) -> str:
     """A p value: two digits, or a bound."""
     if value is None:
         return "not computed"

@@ -106,18 +106,18 @@ def convert(
     into = out.is_dir() or target.endswith(("/", os.sep)) or source.is_dir()
     moved = options.check_options(shift=shift)["shift"]
     asked = Options(
-        _format(to, out, into), _check_format("--from", from_, READABLE), tier, rate, force, utterance, moved
+        _choose_format(to, out, into), _check_format("--from", from_, READABLE), tier, rate, force, utterance, moved
     )
     if not into:
-        _single(source, out, asked)
+        _convert_one(source, out, asked)
         return
     if out.is_file():
         raise SettingsError(f"expected a folder to write to, got the file {out}", value=str(out))
-    tally = _tree(source, out, asked, verbose)
+    tally = _convert_folder(source, out, asked, verbose)
     for notice, where, count in tally.notices.values():
         files = "1 file" if count == 1 else f"{count} files"
         print(f"warning: {files}, the first {where}: {notice.message}", file=sys.stderr)
-    title = _formats()[asked.to].title
+    title = _find_formats()[asked.to].title
     other = f", {tally.skipped} other files skipped" if tally.skipped else ""
     wrong = f", {tally.failed} failed" if tally.failed else ""
     typer.echo(f"wrote {len(tally.written)} files ({title}) to {out}{wrong}{other}")
@@ -125,7 +125,7 @@ def convert(
         raise typer.Exit(1 if tally.written else 2)
 
 
-def _formats() -> dict[str, Format]:
+def _find_formats() -> dict[str, Format]:
     from phonechain.features.annotation import FORMATS
 
     return FORMATS
@@ -141,22 +141,22 @@ def _check_format(option: str, name: str | None, formats: dict[str, Format]) -> 
     return found.name if found is not None else None
 
 
-def _format(to: str | None, out: Path, into: bool) -> str:
+def _choose_format(to: str | None, out: Path, into: bool) -> str:
     """The format to write. Raises SettingsError where neither --to nor a suffix names one."""
     if to is not None:
-        return _check_format("--to", to, _formats()) or ""
+        return _check_format("--to", to, _find_formats()) or ""
     from phonechain.features.annotation import format_of
 
     found = None if into or str(out) == "-" else format_of(out.name)
     if found is None:
         got = f"got the name {out.name}" if not into and str(out) != "-" else "got neither"
         raise SettingsError(
-            f"expected --to, or a file name with the suffix of a format, {got}; formats: {', '.join(_formats())}"
+            f"expected --to, or a file name with the suffix of a format, {got}; formats: {', '.join(_find_formats())}"
         )
     return found.name
 
 
-def _single(source: Path, out: Path, options: Options) -> None:
+def _convert_one(source: Path, out: Path, options: Options) -> None:
     """Convert one file to a file or to standard output."""
     from phonechain.features.annotation import stem_of
 
@@ -165,7 +165,7 @@ def _single(source: Path, out: Path, options: Options) -> None:
     _refuse_to_overwrite(target, options)
     data = source.read_bytes()
     try:
-        with common.naming(source):
+        with common.name_file(source):
             read = _read(data, source, options, options.utterance)
     except AnnotationError as error:
         if error.pointer != "utterance" or options.utterance is not None:
@@ -180,7 +180,7 @@ def _single(source: Path, out: Path, options: Options) -> None:
     common.write_output(made, target)
     common.warn(notices)
     if target is not None:
-        print(f"wrote {out} ({_formats()[options.to].title})", file=sys.stderr)
+        print(f"wrote {out} ({_find_formats()[options.to].title})", file=sys.stderr)
 
 
 def _read(data: bytes, source: Path, options: Options, utterance: str | None) -> Annotation:
@@ -217,7 +217,7 @@ def _refuse_to_overwrite(target: Path | None, options: Options) -> None:
 # ---------------------------------------------------------------------------------------------------- a whole tree
 
 
-def _tree(source: Path, out: Path, options: Options, verbose: bool) -> Tally:
+def _convert_folder(source: Path, out: Path, options: Options, verbose: bool) -> Tally:
     """Convert every annotation file below a folder, or every recording of one file, into the same tree."""
     files = _scan(source, options)
     if not files:
@@ -228,7 +228,7 @@ def _tree(source: Path, out: Path, options: Options, verbose: bool) -> Tally:
     tally = Tally()
     root = source if source.is_dir() else source.parent
     with (
-        _in_order(partial(_convert_file, root=root, out=out, options=options), files) as results,
+        _run_in_order(partial(_convert_file, root=root, out=out, options=options), files) as results,
         common.bars() as bars,
     ):
         for done, (file, outcomes) in enumerate(zip(files, results, strict=True), 1):
@@ -239,7 +239,7 @@ def _tree(source: Path, out: Path, options: Options, verbose: bool) -> Tally:
 
 
 @contextlib.contextmanager
-def _in_order(convert: Callable[[Path], list[Outcome]], files: list[Path]) -> Iterator[Iterator[list[Outcome]]]:
+def _run_in_order(convert: Callable[[Path], list[Outcome]], files: list[Path]) -> Iterator[Iterator[list[Outcome]]]:
     """`convert` over files, in their order; over many by a process for each core."""
     workers = min(
         len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1, MOST_WORKERS
@@ -271,7 +271,7 @@ def _scan(source: Path, options: Options) -> list[Path]:
     return sorted(found)
 
 
-def _failed(file: Path, error: PhonechainError | OSError, tally: Tally, line: Callable[[str], None]) -> None:
+def _report_failure(file: Path, error: PhonechainError | OSError, tally: Tally, line: Callable[[str], None]) -> None:
     tally.failed += 1
     line(f"failed {common.file_line(file, error)}")
 
@@ -321,9 +321,9 @@ def _store(
         if file.suffix.lower() in DOUBTFUL and options.from_ is None:
             tally.skipped += 1
         else:
-            _failed(file, error, tally, line)
+            _report_failure(file, error, tally, line)
     except (PhonechainError, OSError) as error:
-        _failed(file, error, tally, line)
+        _report_failure(file, error, tally, line)
     else:
         tally.written[target] = file
         if verbose:

@@ -41,7 +41,7 @@ def report_left_out(bars: common.Bars, problems: list[str]) -> None:
         bars.line(f"left out {len(problems) - NAMED} more files")
 
 
-def split_of(corpus: Corpus, name: str) -> list[Utterance]:
+def select_split(corpus: Corpus, name: str) -> list[Utterance]:
     """The utterances of a split. Raises CorpusError, which lists the splits."""
     utterances = corpus.split(name)
     if not utterances:

@@ -91,16 +91,16 @@ def evaluate(
 def _choose_split(corpus: Corpus, split: str | None) -> tuple[str | None, list[Utterance]]:
     from phonechain.app.corpora import splits
 
-    name = splits.test_name(corpus.splits(), split)
-    return name, corpus.utterances if name is None else corpora.split_of(corpus, name)
+    name = splits.choose_test(corpus.splits(), split)
+    return name, corpus.utterances if name is None else corpora.select_split(corpus, name)
 
 
 def _print(found: Evaluation, title: str) -> None:
-    per_cent = common.percent
-    speakers = f" of {common.counted(found.speakers, 'speaker')}" if found.speakers is not None else ""
+    per_cent = common.format_percent
+    speakers = f" of {common.count_noun(found.speakers, 'speaker')}" if found.speakers is not None else ""
     table = common.table("", ("", "right"), "", title=title)
     table.show_header = False
-    table.add_row("segments", str(found.segments), f"{common.counted(found.utterances, 'utterance')}{speakers}")
+    table.add_row("segments", str(found.segments), f"{common.count_noun(found.utterances, 'utterance')}{speakers}")
     interval = found.interval
     between = f"{per_cent(interval.low)} to {per_cent(interval.high)} at {100 * interval.level:.0f} %"
     detail = f"{found.errors} segments; {between}, drawn over {found.interval_over}s"
@@ -139,7 +139,7 @@ def _print(found: Evaluation, title: str) -> None:
 
 
 def _print_reliability(found: Evaluation) -> None:
-    right, percent = "right", common.percent
+    right, percent = "right", common.format_percent
     table = common.table(
         "posterior", ("answers", right), ("mean posterior %", right), ("right %", right),
         f"{100 * found.interval.level:.0f} %, over {found.interval_over}s", title="Reliability",
@@ -171,8 +171,8 @@ def _print_phones(found: Evaluation) -> None:
         table.add_row(
             row.label,
             str(row.count),
-            common.percent(row.recall),
-            common.percent(row.precision),
+            common.format_percent(row.recall),
+            common.format_percent(row.precision),
             row.confused_with or "",
             str(row.confused) if row.confused else "",
         )
@@ -182,5 +182,5 @@ def _print_phones(found: Evaluation) -> None:
 def _print_confusions(found: Evaluation, most: int) -> None:
     table = common.table("label", "answer", ("times", "right"), ("% of label", "right"), title="Confusions")
     for confusion in found.confusions[:most]:
-        table.add_row(confusion.true, confusion.predicted, str(confusion.count), common.percent(confusion.share))
+        table.add_row(confusion.true, confusion.predicted, str(confusion.count), common.format_percent(confusion.share))
     common.console().print(table)

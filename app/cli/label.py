@@ -219,7 +219,7 @@ def label_files(
 
     segmentation = _read(audio, segments, utterance, shift, more.get("channel", "mix"))
     known = labeler.label_set_.mapped(mapping)
-    with common.naming(audio, AudioError):
+    with common.name_file(audio, AudioError):
         ready = pipeline.prepare_utterance(audio, segmentation, labeler.features_, known=known, **more)
     ready.normalised = mode = labeler.normalisation(normalise)
     [labelled] = pipeline.label_sequences(
@@ -256,7 +256,7 @@ def _read(audio: Path, segments: Path, utterance: str | None, shift: Any, channe
     """The annotation of a recording, its times shifted. Raises AnnotationError, OSError."""
     from phonechain.features import annotation
 
-    with common.naming(segments):
+    with common.name_file(segments):
         segmentation = annotation.read(
             segments.read_bytes(),
             name=segments.name,

@@ -140,10 +140,11 @@ def label_folder(
             bars.update("label", min(at + BATCH, len(pairs)), len(pairs))
     common.warn(notices.notices())
     ranking.output(doubtful, table)
-    wrong = f"; {common.counted(failed, 'file')} could not be used" if failed else ""
+    wrong = f"; {common.count_noun(failed, 'file')} could not be used" if failed else ""
     where = f" to {out}" if out is not None else ""
     print(
-        f"labelled {len(ranking.rows)} segments of {common.counted(done, 'recording')}{where}{wrong}", file=sys.stderr
+        f"labelled {len(ranking.rows)} segments of {common.count_noun(done, 'recording')}{where}{wrong}",
+        file=sys.stderr,
     )
     if failed or not done:
         raise typer.Exit(1 if done else 2)
@@ -207,7 +208,7 @@ def _prepare(
             fail(unusable.file, unusable.error)
             continue
         except (PhonechainError, OSError) as error:
-            fail(file if not _of_sound(error) else pair.audio, error)
+            fail(file if not _is_audio_error(error) else pair.audio, error)
             continue
         form = default_format or (annotation.format if annotation.format in FORMATS else "textgrid")
         own = file.suffix if file.suffix.lower() in FORMATS[form].suffixes else conversion.suffix_of(form)
@@ -217,7 +218,7 @@ def _prepare(
     return ready
 
 
-def _of_sound(error: Exception) -> bool:
+def _is_audio_error(error: Exception) -> bool:
     from phonechain.features.errors import AudioError
 
     return isinstance(error, AudioError)

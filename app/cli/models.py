@@ -21,7 +21,7 @@ def models(
     if model is None:
         _list(as_json)
         return
-    card = _card(model)
+    card = _read_card(model)
     if as_json:
         typer.echo(json.dumps(card, ensure_ascii=False, indent=2))
         return
@@ -29,13 +29,13 @@ def models(
     table.show_header = False
     for key, value in card.items():
         if value not in ("", None, [], {}):
-            table.add_row(key, _text(value))
+            table.add_row(key, _format_text(value))
     common.console().print(table)
 
 
 def _list(as_json: bool) -> None:
     names = [common.DEFAULT, *(name for name in pretrained_names() if name not in (PRETRAINED, ALIGNMENT))]
-    cards = [{"file": name, **_card(name)} for name in names]
+    cards = [{"file": name, **_read_card(name)} for name in names]
     if as_json:
         typer.echo(json.dumps(cards, ensure_ascii=False, indent=2))
         return
@@ -48,7 +48,7 @@ def _list(as_json: bool) -> None:
     typer.echo(f"for phonechain align: {ALIGNMENT} (phonechain models {ALIGNMENT} prints its card)")
 
 
-def _card(model: str) -> dict[str, Any]:
+def _read_card(model: str) -> dict[str, Any]:
     """The card of a model of either kind. Raises ModelFileError."""
     from phonechain.model.files import modelfile
     from phonechain.model.segmental.aligner import KIND, PhoneAligner
@@ -59,9 +59,9 @@ def _card(model: str) -> dict[str, Any]:
     return dict(common.load_model(model).card_)
 
 
-def _text(value: Any) -> str:
+def _format_text(value: Any) -> str:
     if isinstance(value, list):
         return " ".join(str(part) for part in value)
     if isinstance(value, dict):
-        return "\n".join(f"{key}: {_text(part)}" for key, part in value.items())
+        return "\n".join(f"{key}: {_format_text(part)}" for key, part in value.items())
     return f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -49,7 +49,7 @@ def phones(
             )
         labeler = common.load_model(model)
         known = labeler.label_set_.mapped(common.read_map(map_))
-        found = known.compare(_labels(path, tier))
+        found = known.compare(_count_labels(path, tier))
         _show_comparison(
             found, f"{path} with {labeler.card_.get('name') or model}, {known.phone_set or 'a set of its own'}", as_json
         )
@@ -94,7 +94,7 @@ def _show_set(name: str, to: str | None, as_json: bool) -> None:
         typer.echo(f"{label}\t{image if image is not None else sets.DROPPED}")
 
 
-def _labels(path: Path, tier: str | None) -> Counter[str]:
+def _count_labels(path: Path, tier: str | None) -> Counter[str]:
     """How often each label occurs in an annotation file or a corpus.
 
     Raises:

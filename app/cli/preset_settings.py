@@ -106,22 +106,22 @@ def list_settings(preset: Preset | SegmentalPreset | None = None) -> list[Settin
 
     model: Any = ModelSettings() if preset is None else preset.model
     training: Any = TrainingSettings() if preset is None else preset.training
-    return [*_rows(training, "training.", preset is None), *_rows(model, "model.", preset is None)]
+    return [*_iterate_rows(training, "training.", preset is None), *_iterate_rows(model, "model.", preset is None)]
 
 
-def _rows(settings: Any, prefix: str, general: bool) -> Iterator[Setting]:
+def _iterate_rows(settings: Any, prefix: str, general: bool) -> Iterator[Setting]:
     hints = typing.get_type_hints(type(settings))
-    meanings = attribute_docs(type(settings))
+    meanings = read_attribute_docs(type(settings))
     for field in dataclasses.fields(settings):
         value, key = getattr(settings, field.name), prefix + field.name
         inner = _settings_class(hints[field.name])
         if isinstance(value, tuple) and inner is not None:
             for number, one in enumerate(value[:1] if general else value):
-                yield from _rows(one, f"{key}.{'N' if general else number}.", general)
+                yield from _iterate_rows(one, f"{key}.{'N' if general else number}.", general)
         elif inner is not None and (value is not None or general):
-            yield from _rows(inner() if value is None else value, f"{key}.", general)
+            yield from _iterate_rows(inner() if value is None else value, f"{key}.", general)
         else:
-            yield Setting(key, _type_name(hints[field.name]), _text(value), meanings.get(field.name, ""))
+            yield Setting(key, _type_name(hints[field.name]), _format_value(value), meanings.get(field.name, ""))
 
 
 def _settings_class(hint: Any) -> type | None:
@@ -143,18 +143,18 @@ def _type_name(hint: Any) -> str:
     return str(hint.__name__)
 
 
-def _text(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, tuple):
-        return ",".join(map(_text, value))
+        return ",".join(map(_format_value, value))
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 _ENTRY = re.compile(r"(?P<names>\w+(?:, \w+)*): (?P<text>.*)")
 
 
-def attribute_docs(cls: type) -> dict[str, str]:
+def read_attribute_docs(cls: type) -> dict[str, str]:
     """What the `Attributes:` section of a docstring says of each name, on one line each."""
     _, _, section = inspect.cleandoc(cls.__doc__ or "").partition("\nAttributes:\n")
     found: dict[str, str] = {}

@@ -32,7 +32,7 @@ def serve(
     from phonechain.app import settings
 
     known = settings.load(host=host, port=port, model=model, models=models)
-    settings.check_places(known)
+    settings.check_locations(known)
     # Before numpy and torch are loaded: their thread pools read it once. scoring.set_threads gives torch its own.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     from phonechain.app.ops import logs
@@ -48,7 +48,7 @@ def serve(
         from phonechain.app.main import create_app
 
         _check_database(known)
-        address = _address(listening)
+        address = _format_address(listening)
         if demo:  # after the port is known to be free
             label_sample()
 
@@ -107,7 +107,7 @@ def _listen(host: str, port: int) -> socket.socket:
     return listening
 
 
-def _address(listening: socket.socket) -> str:
+def _format_address(listening: socket.socket) -> str:
     host, port = listening.getsockname()[:2]
     host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)  # nosec B104  looked up, not bound
     return f"http://{host}:{port}"

@@ -116,7 +116,7 @@ def train(
     if preset == SEGMENTAL:
         from phonechain.app.cli import train_aligner
 
-        changes = [*(set_ or []), *_as_changes(epochs=epochs, seed=seed)]
+        changes = [*(set_ or []), *_to_changes(epochs=epochs, seed=seed)]
         request = train_aligner.Request(
             corpus, out, base, tier, layout, table, split, dev, tuple(drop or ()), changes, fix, flat_start, dictionary,
             name or "", licence, data, limits, command, reading,
@@ -134,7 +134,7 @@ def train(
     start = common.load_model(base).trainable() if base is not None else None
     from phonechain.app.cli.preset_settings import apply_changes
 
-    settings = apply_changes(preset, [*(set_ or []), *_as_changes(epochs=epochs, seed=seed)], start)
+    settings = apply_changes(preset, [*(set_ or []), *_to_changes(epochs=epochs, seed=seed)], start)
     from phonechain.model.labeler import PhoneLabeler
     from phonechain.model.learning.training import CHECKPOINT
     from phonechain.model.settings import AUTO
@@ -153,7 +153,7 @@ def train(
     with common.bars() as bars:
         read = corpora.read_corpus(corpus, bars, tier=tier, layout=layout, table=table, fix=fix, **reading)
         _respell(read, mapping, start if fold else None, bars)
-        utterances, held = _splits(read, split, dev, bars)
+        utterances, held = _select_splits(read, split, dev, bars)
         try:
             labeler.fit(
                 utterances,
@@ -173,7 +173,7 @@ def train(
         shutil.rmtree(run, ignore_errors=True)
     else:
         (run / CHECKPOINT).unlink(missing_ok=True)  # a finished run cannot be resumed
-    _summary(labeler, out)
+    _print_summary(labeler, out)
 
 
 def _respell(
@@ -197,7 +197,7 @@ def _respell(
         bars.line(f"warning: {pair.notice().message}")
 
 
-def _as_changes(**options: int | None) -> list[str]:
+def _to_changes(**options: int | None) -> list[str]:
     return [f"training.{key}={value}" for key, value in options.items() if value is not None]
 
 
@@ -220,19 +220,19 @@ def _run_folder(out: Path, run_dir: Path | None, resume: bool) -> Path:
     return run
 
 
-def _splits(
+def _select_splits(
     corpus: Corpus, split: str | None, dev: str | None, bars: common.Bars
 ) -> tuple[list[Utterance], list[Utterance] | None]:
     from phonechain.app.corpora import splits
 
-    name, held_name = splits.training_names(corpus.splits(), split, dev)
-    held = corpora.split_of(corpus, held_name) if held_name is not None else None
-    utterances = corpora.split_of(corpus, name) if name is not None else splits.without_held_out(corpus.utterances)
+    name, held_name = splits.choose_training(corpus.splits(), split, dev)
+    held = corpora.select_split(corpus, held_name) if held_name is not None else None
+    utterances = corpora.select_split(corpus, name) if name is not None else splits.drop_held_out(corpus.utterances)
     speakers = len({u.speaker for u in utterances if u.speaker is not None})
-    counted_speakers = common.counted(speakers, "speaker") if speakers else "unknown speakers"
+    counted_speakers = common.count_noun(speakers, "speaker") if speakers else "unknown speakers"
     by = f"split {held_name}" if held_name is not None else "a tenth held out"
     bars.line(
-        f"{common.counted(len(utterances), 'utterance')} ({f'split {name}' if name else 'all'}; {counted_speakers}; "
+        f"{common.count_noun(len(utterances), 'utterance')} ({f'split {name}' if name else 'all'}; {counted_speakers}; "
         f"dev: {by})"
     )
     return utterances, held
@@ -260,12 +260,12 @@ class _Report:
         mark = "  best so far" if row["dev_error"] < self.best else ""
         self.best = min(self.best, row["dev_error"])
         self.bars.line(
-            f"epoch {event.done}/{event.total}  loss {row['loss']:.4f}  dev error {common.percent(row['dev_error'])} %"
+            f"epoch {event.done}/{event.total}  loss {row['loss']:.4f}  dev error {common.format_percent(row['dev_error'])} %"
             f"  {row['seconds']:.1f} s{mark}"
         )
 
 
-def _summary(labeler: PhoneLabeler, out: Path) -> None:
+def _print_summary(labeler: PhoneLabeler, out: Path) -> None:
     metrics = labeler.metrics_
     size = out.stat().st_size / 2**20
     if "candidates" in metrics:
@@ -275,5 +275,5 @@ def _summary(labeler: PhoneLabeler, out: Path) -> None:
     weights = f"after epoch {kept} of {metrics['epochs']}" if kept else "with the base's weights"
     typer.echo(
         f"wrote {out} ({size:.2f} MiB, {len(labeler.labels_)} labels, {labeler.parameters_} weights, "
-        f"version {labeler.version_}); dev error {common.percent(metrics['dev_error'])} % {weights}"
+        f"version {labeler.version_}); dev error {common.format_percent(metrics['dev_error'])} % {weights}"
     )

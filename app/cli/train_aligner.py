@@ -77,12 +77,12 @@ def train(request: Request) -> None:
     with common.bars() as bars:
         report = _Report(bars, preset.training.epochs)
         if request.flat_start:
-            recordings = _transcribed(request, bars)
-            bars.line(f"{common.counted(len(recordings), 'recording')}, no boundaries: align, train, align, train")
+            recordings = _pair_transcripts(request, bars)
+            bars.line(f"{common.count_noun(len(recordings), 'recording')}, no boundaries: align, train, align, train")
             aligner.fit_flat(recordings, base=base, report=report.epoch)
         else:
-            utterances, held = _utterances(request, bars)
-            bars.line(f"{common.counted(len(utterances), 'utterance')}")
+            utterances, held = _select_utterances(request, bars)
+            bars.line(f"{common.count_noun(len(utterances), 'utterance')}")
             aligner.fit(utterances, held, base=base, report=report.epoch)
         corpora.report_left_out(bars, [f"{u.audio}: {error}" for u, error in aligner.problems_])
     aligner.provenance_ = Provenance.now(
@@ -124,20 +124,20 @@ def apply_changes(changes: Sequence[str]) -> SegmentalPreset:
     return SegmentalPreset(**parts)
 
 
-def _utterances(request: Request, bars: common.Bars) -> tuple[list[Utterance], list[Utterance] | None]:
+def _select_utterances(request: Request, bars: common.Bars) -> tuple[list[Utterance], list[Utterance] | None]:
     from phonechain.app.corpora import splits
 
     read = corpora.read_corpus(
         request.corpus, bars, tier=request.tier, layout=request.layout, table=request.table, fix=request.fix,
         drop=request.drop, **request.reading,
     )  # fmt: skip
-    name, held_name = splits.training_names(read.splits(), request.split, request.dev)
-    held = corpora.split_of(read, held_name) if held_name is not None else None
-    chosen = corpora.split_of(read, name) if name is not None else splits.without_held_out(read.utterances)
+    name, held_name = splits.choose_training(read.splits(), request.split, request.dev)
+    held = corpora.select_split(read, held_name) if held_name is not None else None
+    chosen = corpora.select_split(read, name) if name is not None else splits.drop_held_out(read.utterances)
     return chosen, held
 
 
-def _transcribed(request: Request, bars: common.Bars) -> list[TranscribedRecording]:
+def _pair_transcripts(request: Request, bars: common.Bars) -> list[TranscribedRecording]:
     """With a dictionary the transcripts beside the recordings, else the labels of the annotations in order."""
     from phonechain.features.words.dictionary import Pronunciation
     from phonechain.model.segmental.fitting import TranscribedRecording, is_silence
@@ -146,7 +146,7 @@ def _transcribed(request: Request, bars: common.Bars) -> list[TranscribedRecordi
     if request.dictionary is not None:
         return _transcripts(request, bars)
     found = []
-    for u in _utterances(request, bars)[0]:
+    for u in _select_utterances(request, bars)[0]:
         labels = [s.label for s in u.segments if s.label is not None]
         if labels:
             words = [Word(y, [Pronunciation((y,))]) for y in labels]
@@ -174,7 +174,7 @@ def _transcripts(request: Request, bars: common.Bars) -> list[TranscribedRecordi
             text = pipeline.read_source(read_bytes(one.transcript), one.transcript.name, audio=one.audio.stem)
             if not isinstance(text, str):
                 raise CorpusError(f"{one.transcript.name} is an annotation, not a text")
-            words = [_unstressed(w) for w in pronouncer.words(text)]
+            words = [_strip_stress(w) for w in pronouncer.words(text)]
             found.append(TranscribedRecording(one.id, one.audio, words, speaker=one.speaker))
         except PhonechainError as error:
             left.append(f"{one.audio}: {error}")
@@ -184,7 +184,7 @@ def _transcripts(request: Request, bars: common.Bars) -> list[TranscribedRecordi
     return found
 
 
-def _unstressed(word: Word) -> Word:
+def _strip_stress(word: Word) -> Word:
     """ARPAbet's vowels without their stress, which half an hour of speech is too little to tell apart."""
     plain = [replace(v, phones=tuple(STRESS.sub("", p) for p in v.phones)) for v in word.pronunciations]
     return replace(word, pronunciations=list(dict.fromkeys(plain)))

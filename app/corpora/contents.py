@@ -47,7 +47,7 @@ class Files:
                 return data
             return self.path(name).read_bytes()
         except OSError as error:
-            raise _unreadable(name, error) from None
+            raise _unreadable_error(name, error) from None
 
     def path(self, name: str) -> Path:
         """The file on this machine; what lies under a URL is copied once.
@@ -64,16 +64,16 @@ class Files:
             try:
                 write_whole(copy, lambda spare: system.get_file(path, str(spare)))
             except OSError as error:
-                raise _unreadable(name, error) from None
+                raise _unreadable_error(name, error) from None
         return copy
 
 
-def _unreadable(name: str, error: OSError) -> CorpusError:
+def _unreadable_error(name: str, error: OSError) -> CorpusError:
     reason = error.strerror or str(error)
     return CorpusError(f"expected a readable file, got {reason.lower()}: {Path(name).name}")
 
 
-def files(workspace: Workspace, corpus: Corpus) -> Files:
+def open_files(workspace: Workspace, corpus: Corpus) -> Files:
     """The files of a corpus, unpacked or fetched first where that is needed.
 
     Raises:
@@ -143,12 +143,12 @@ def fetch(workspace: Workspace, url: str, fingerprint: str) -> Path:
     return folder
 
 
-def lines(workspace: Workspace, corpus: Corpus, start: int = 0, count: int | None = None) -> Iterator[Line]:
+def read_lines(workspace: Workspace, corpus: Corpus, start: int = 0, count: int | None = None) -> Iterator[Line]:
     """A range of the corpus's utterances."""
     return manifest.read(workspace.store.local(corpus.manifest), start, count)
 
 
-def utterances(
+def read_utterances(
     workspace: Workspace,
     corpus: Corpus,
     *,
@@ -156,10 +156,10 @@ def utterances(
     problem: Callable[[Line, PhonechainError], None] | None = None,
 ) -> list[Utterance]:
     """Every utterance with its segments; `problem` is called for those whose annotation cannot be used."""
-    source, spelling = files(workspace, corpus), Spelling()
+    source, spelling = open_files(workspace, corpus), Spelling()
     options = corpus.options
     read: list[Utterance] = []
-    for line in lines(workspace, corpus):
+    for line in read_lines(workspace, corpus):
         try:
             path = source.path(line.audio)
             found = segments_of(

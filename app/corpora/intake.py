@@ -46,7 +46,7 @@ def from_folder(workspace: Workspace, folder: str, name: str, options: dict[str,
         PlaceNotAllowed: it, or a file that it links to, is under none of the `roots`.
         CorpusError.
     """
-    path = Path(allowed(folder, roots))
+    path = Path(check_location(folder, roots))
     return _scan(workspace, path, name, "folder", str(path), options, roots=roots)
 
 
@@ -59,7 +59,7 @@ def from_url(
     Raises:
         PlaceNotAllowed, CorpusError, SettingsError.
     """
-    url = allowed(url, roots)
+    url = check_location(url, roots)
     _, _, _, fingerprint = contents.list_url(url)
     hold(fingerprint)
     root = contents.fetch(workspace, url, fingerprint)
@@ -86,7 +86,7 @@ def from_list(
         for number, raw in enumerate(lines, 1):
             if raw.isspace():
                 continue
-            line = _reference(raw, number, count, roots, alone=options.get("holds") == "sound")
+            line = _parse_reference(raw, number, count, roots, alone=options.get("holds") == "sound")
             if line.id in ids:
                 raise CorpusError(
                     f"line {number}: expected ids that differ, got {line.id[:80]!r} again", pointer=f"line {number}"
@@ -110,7 +110,7 @@ def from_list(
     )  # fmt: skip
 
 
-def _reference(raw: bytes, number: int, index: int, roots: Sequence[str], *, alone: bool) -> Line:
+def _parse_reference(raw: bytes, number: int, index: int, roots: Sequence[str], *, alone: bool) -> Line:
     where = f"line {number}"
     if len(raw) > LONGEST_LINE:
         raise CorpusError(f"{where}: expected at most {LONGEST_LINE} bytes, got {len(raw)}", pointer=where)
@@ -128,8 +128,8 @@ def _reference(raw: bytes, number: int, index: int, roots: Sequence[str], *, alo
     for key in ("id", "speaker", "split"):
         if not isinstance(entry.get(key), str | None):
             raise CorpusError(f"{where}: expected {key!r} to be text, got {str(entry[key])[:80]}", pointer=where)
-    audio = allowed(entry["audio"], roots, where)
-    annotation = "" if alone else allowed(entry["annotation"], roots, where)
+    audio = check_location(entry["audio"], roots, where)
+    annotation = "" if alone else check_location(entry["annotation"], roots, where)
     name = entry.get("id") or Path(audio).stem
     return Line(index, name, audio, annotation, entry.get("speaker"), entry.get("split"))
 
@@ -144,7 +144,7 @@ def _scan(
         root,
         layout=options.get("layout"),
         tier=options.get("tier"),
-        table=_table(root, options.get("table"), roots),
+        table=_find_table(root, options.get("table"), roots),
         fix=bool(options.get("fix")),
         on_bad_segment=options.get("on_bad_segment") or "refuse",
         drop=options.get("drop") or (),
@@ -174,21 +174,21 @@ def _scan_recordings(
 ) -> Corpus:  # fmt: skip
     """A corpus without segments: recordings with transcripts, or alone."""
     read = (
-        transcripts.read(root, table=_table(root, options.get("table"), roots))
+        transcripts.read(root, table=_find_table(root, options.get("table"), roots))
         if options["holds"] == "transcripts"
         else transcripts.read_sound(root)
     )
     if roots is not None:
         for one in [*read.recordings]:
-            if not all(_inside(path, roots) for path in (one.audio, one.transcript) if path is not None):
+            if not all(_is_inside(path, roots) for path in (one.audio, one.transcript) if path is not None):
                 read.recordings.remove(one)
                 read.problems.append(CorpusProblem(one.audio, None, LINK))
-        read.problems = [p if _inside(p.file, roots) else CorpusProblem(p.file, None, LINK) for p in read.problems]
+        read.problems = [p if _is_inside(p.file, roots) else CorpusProblem(p.file, None, LINK) for p in read.problems]
     if not read.recordings:
         raise CorpusError(f"no recording can be used out of {len(read.problems)} files")
     lines = (
         Line(
-            n, r.id, _relative(r.audio, root), "" if r.transcript is None else _relative(r.transcript, root),
+            n, r.id, _relative_name(r.audio, root), "" if r.transcript is None else _relative_name(r.transcript, root),
             r.speaker, r.split,
         )
         for n, r in enumerate(read.recordings)
@@ -203,12 +203,12 @@ def _scan_recordings(
     )  # fmt: skip
 
 
-def _table(root: Path, name: str | None, roots: Sequence[str] | None) -> Path | None:
+def _find_table(root: Path, name: str | None, roots: Sequence[str] | None) -> Path | None:
     """The table of speakers and splits. Raises InvalidRequest where it is not inside the corpus."""
     if name is None:
         return None
     outside = os.path.isabs(name) or ".." in Path(name).parts
-    if outside or (roots is not None and not _inside(root / name, roots)):
+    if outside or (roots is not None and not _is_inside(root / name, roots)):
         raise InvalidRequest(f"expected a table inside the corpus, got {name[:80]!r}", pointer="table", value=name[:80])
     return root / name
 
@@ -217,10 +217,10 @@ def _leave_out_links(read: corpora.Corpus, roots: Sequence[str]) -> None:
     """Leave out files that are links to elsewhere, and what was said of their content."""
     kept, problems = [], []
     for problem in read.problems:
-        inside = _inside(problem.file, roots)
+        inside = _is_inside(problem.file, roots)
         problems.append(problem if inside else CorpusProblem(problem.file, None, LINK))
     for utterance in read.utterances:
-        if all(_inside(path, roots) for path in (utterance.audio, utterance.annotation) if path is not None):
+        if all(_is_inside(path, roots) for path in (utterance.audio, utterance.annotation) if path is not None):
             kept.append(utterance)
         else:
             problems.append(CorpusProblem(utterance.audio, None, LINK))
@@ -229,7 +229,7 @@ def _leave_out_links(read: corpora.Corpus, roots: Sequence[str]) -> None:
 
 def _store_manifest(workspace: Workspace, read: corpora.Corpus, root: Path) -> str:
     lines = (
-        Line(n, u.id, _relative(u.audio, root), _relative(u.annotation, root), u.speaker, u.split)
+        Line(n, u.id, _relative_name(u.audio, root), _relative_name(u.annotation, root), u.speaker, u.split)
         for n, u in enumerate(read.utterances)
         if u.annotation is not None
     )
@@ -243,7 +243,7 @@ def _store_lines(workspace: Workspace, lines: Iterable[Line]) -> str:
     return file.digest
 
 
-def _relative(path: Path, root: Path) -> str:
+def _relative_name(path: Path, root: Path) -> str:
     return path.relative_to(root).as_posix()
 
 
@@ -252,7 +252,7 @@ def _problem_to_json(problem: CorpusProblem, root: Path) -> dict[str, Any]:
     return {"file": file, "line": problem.line, "message": problem.message.replace(f"{root}{os.sep}", "")}
 
 
-def allowed(name: str, roots: Sequence[str], where: str | None = None) -> str:
+def check_location(name: str, roots: Sequence[str], where: str | None = None) -> str:
     """The path or URL, resolved, if it is under one of the roots.
 
     Raises:
@@ -265,22 +265,22 @@ def allowed(name: str, roots: Sequence[str], where: str | None = None) -> str:
     )  # fmt: skip
     if "://" in name:
         plain = name.split("?")[0]
-        if ".." in plain.split("/") or not any("://" in root and _below(plain, root) for root in roots):
+        if ".." in plain.split("/") or not any("://" in root and _is_below(plain, root) for root in roots):
             raise refusal
         return name
     if not os.path.isabs(name) or "\0" in name or ".." in Path(name).parts:
         raise refusal
     path = Path(name)
-    if not _inside(path, roots):
+    if not _is_inside(path, roots):
         raise refusal
     return os.path.join(os.path.realpath(path.parent), path.name)
 
 
-def _inside(path: Path, roots: Sequence[str]) -> bool:
+def _is_inside(path: Path, roots: Sequence[str]) -> bool:
     """Whether the file, links followed, is under a root that is a folder."""
     real = os.path.realpath(path) if os.path.islink(path) else os.path.join(os.path.realpath(path.parent), path.name)
-    return any("://" not in root and _below(real, os.path.realpath(root)) for root in roots)
+    return any("://" not in root and _is_below(real, os.path.realpath(root)) for root in roots)
 
 
-def _below(name: str, root: str) -> bool:
+def _is_below(name: str, root: str) -> bool:
     return name == root.rstrip("/") or name.startswith(root.rstrip("/") + "/")

@@ -9,12 +9,12 @@ from phonechain.features.errors import CorpusError
 from phonechain.features.segments import Utterance
 
 
-def training_names(known: Collection[str], split: str | None, dev: str | None) -> tuple[str | None, str | None]:
+def choose_training(known: Collection[str], split: str | None, dev: str | None) -> tuple[str | None, str | None]:
     """(split to train on, split to stop and calibrate by): as asked, else `train` and `dev` where the corpus has them."""
     return split or ("train" if "train" in known else None), dev or ("dev" if "dev" in known else None)
 
 
-def test_name(known: Collection[str], split: str | None) -> str | None:
+def choose_test(known: Collection[str], split: str | None) -> str | None:
     """The split to evaluate on: as asked, else `test` where the corpus has it."""
     return split if split is not None else ("test" if "test" in known else None)
 
@@ -29,7 +29,7 @@ def check(known: Collection[str], **asked: str | None) -> None:
             )
 
 
-def without_held_out(utterances: Iterable[Utterance]) -> list[Utterance]:
+def drop_held_out(utterances: Iterable[Utterance]) -> list[Utterance]:
     """What a training without a split of its own uses: everything but `dev` and `test`."""
     return [u for u in utterances if u.split not in ("dev", "test")]
 

@@ -72,7 +72,7 @@ def summarise(utterances: Iterable[Utterance]) -> dict[str, Any]:
     }
 
 
-def cut(path: Path, start: float, end: float | None, channel: int | Literal["mix"] = "mix") -> bytes:
+def cut_sound(path: Path, start: float, end: float | None, channel: int | Literal["mix"] = "mix") -> bytes:
     """A stretch of a recording as 16-bit WAV at RATE, MAX_SECONDS of it at most. Raises AudioError."""
     audio = reader.decode(path, channel=channel, rate=RATE, max_seconds=MAX_RECORDING)
     first = min(len(audio.samples), max(0, round(start * RATE)))
@@ -83,7 +83,7 @@ def cut(path: Path, start: float, end: float | None, channel: int | Literal["mix
     return out.getvalue()
 
 
-def recording(workspace: Workspace, corpus: Corpus, name: str) -> tuple[Path, int | Literal["mix"]]:
+def find_recording(workspace: Workspace, corpus: Corpus, name: str) -> tuple[Path, int | Literal["mix"]]:
     """The recording of an utterance, or of a file that is listed among the problems.
 
     The name is only ever compared with those that the corpus has: it becomes no path of its own.
@@ -91,7 +91,7 @@ def recording(workspace: Workspace, corpus: Corpus, name: str) -> tuple[Path, in
     Raises:
         UnknownCorpus: the corpus has no such utterance or file, or no recording beside it.
     """
-    source = contents.files(workspace, corpus)
+    source = contents.open_files(workspace, corpus)
     audio = _index(workspace, corpus.manifest).get(name)
     if audio is not None:
         return source.path(audio), "mix"

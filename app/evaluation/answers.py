@@ -43,18 +43,18 @@ def read_answers(path: Path, utterances: Sequence[Utterance], root: Path | None 
     Raises:
         CorpusError: no such file, none of these forms, or no answer to any of the utterances.
     """
-    names = _names(utterances, root)
+    names = _name_utterances(utterances, root)
     problems: list[str] = []
     if path.is_dir() and (path / TABLE).is_file():
-        found = _by_utterance(_read_table(path / TABLE), names)
+        found = _group_by_utterance(_read_table(path / TABLE), names)
     elif path.is_dir():
         found = _read_folder(path, names, problems)
     elif not path.is_file():
         raise CorpusError(f"expected a model, or a file or folder of answers; {path} does not exist", value=str(path))
     elif path.suffix.lower() in (".jsonl", ".ndjson"):
-        found = _by_utterance(_read_lines(path), names)
+        found = _group_by_utterance(_read_lines(path), names)
     elif path.suffix.lower() == ".csv":
-        found = _by_utterance(_read_table(path), names)
+        found = _group_by_utterance(_read_table(path), names)
     else:
         raise CorpusError(
             f"expected answers as a folder of annotation files, {TABLE}, .csv or .jsonl, got {path}", value=str(path)
@@ -65,7 +65,7 @@ def read_answers(path: Path, utterances: Sequence[Utterance], root: Path | None 
     return found, problems
 
 
-def _names(utterances: Iterable[Utterance], root: Path | None) -> dict[str, str]:
+def _name_utterances(utterances: Iterable[Utterance], root: Path | None) -> dict[str, str]:
     """What each utterance may be called -> its id: its id, its path below the root, its bare name if no other has it."""
     names: dict[str, str] = {}
     bare: dict[str, list[str]] = defaultdict(list)
@@ -80,7 +80,7 @@ def _names(utterances: Iterable[Utterance], root: Path | None) -> dict[str, str]
     return names
 
 
-def _id(name: str, names: Mapping[str, str]) -> str | None:
+def _find_utterance(name: str, names: Mapping[str, str]) -> str | None:
     """The utterance of this name, or of the file of this name."""
     path = PurePosixPath(nfc(name))
     stem = path.with_suffix("") if path.suffix.lower() in _SUFFIXES else path
@@ -93,7 +93,7 @@ def _read_folder(root: Path, names: Mapping[str, str], problems: list[str]) -> A
     for file in sorted(root.rglob("*")):
         if file.suffix.lower() not in notation.SUFFIXES or not file.is_file():
             continue
-        utterance = _id(file.relative_to(root).as_posix(), names)
+        utterance = _find_utterance(file.relative_to(root).as_posix(), names)
         if utterance is None:
             continue
         try:
@@ -107,10 +107,10 @@ def _read_folder(root: Path, names: Mapping[str, str], problems: list[str]) -> A
     return found
 
 
-def _by_utterance(rows: Iterable[tuple[str, Segment]], names: Mapping[str, str]) -> Answers:
+def _group_by_utterance(rows: Iterable[tuple[str, Segment]], names: Mapping[str, str]) -> Answers:
     found: Answers = defaultdict(list)
     for name, segment in rows:
-        utterance = _id(name, names)
+        utterance = _find_utterance(name, names)
         if utterance is not None:
             found[utterance].append(segment)
     return dict(found)
@@ -124,9 +124,9 @@ def _read_lines(path: Path) -> Iterator[tuple[str, Segment]]:
             try:
                 row = json.loads(line)
                 for segment in row["segments"]:
-                    yield str(row["utterance"]), _segment(segment)
+                    yield str(row["utterance"]), _parse_segment(segment)
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-                raise _malformed(path, number, "an object with utterance and segments") from error
+                raise _malformed_error(path, number, "an object with utterance and segments") from error
 
 
 def _read_table(path: Path) -> Iterator[tuple[str, Segment]]:
@@ -134,25 +134,25 @@ def _read_table(path: Path) -> Iterator[tuple[str, Segment]]:
         rows = csv.DictReader(file)
         column = next((c for c in ("utterance", "file") if c in (rows.fieldnames or ())), None)
         if column is None or not {"start", "end", "label"} <= set(rows.fieldnames or ()):
-            raise _malformed(path, 1, "columns utterance (or file), start, end and label")
+            raise _malformed_error(path, 1, "columns utterance (or file), start, end and label")
         try:
             for row in rows:
-                yield row[column], _segment({**row, "label": _without_apostrophe(row["label"])})
+                yield row[column], _parse_segment({**row, "label": _strip_apostrophe(row["label"])})
         except (ValueError, TypeError, AttributeError, csv.Error) as error:
-            raise _malformed(path, rows.line_num, "start and end in seconds") from error
+            raise _malformed_error(path, rows.line_num, "start and end in seconds") from error
 
 
-def _segment(row: Mapping[str, Any]) -> Segment:
+def _parse_segment(row: Mapping[str, Any]) -> Segment:
     start, end, label = float(row["start"]), float(row["end"]), row["label"]
     if not (math.isfinite(start) and math.isfinite(end)):
         raise ValueError(f"expected finite times, got {start} and {end}")
     return Segment(start, end, str(label) if label else None)
 
 
-def _without_apostrophe(label: str) -> str:
+def _strip_apostrophe(label: str) -> str:
     """The label as it was before it was kept from being taken for a formula by a spreadsheet."""
     return label[1:] if label[:1] == "'" and label[1:2] in ("=", "+", "-", "@", "\t", "\r") else label
 
 
-def _malformed(path: Path, line: int, what: str) -> CorpusError:
+def _malformed_error(path: Path, line: int, what: str) -> CorpusError:
     return CorpusError(f"{path}, line {line}: expected {what}", value=str(path))

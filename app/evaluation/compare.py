@@ -69,7 +69,7 @@ def compare(
         corpus = corpora.read(fspath(corpus))
     if isinstance(corpus, Corpus):
         root = corpus.root
-        name = splits.test_name(corpus.splits(), split)
+        name = splits.choose_test(corpus.splits(), split)
         utterances = corpus.utterances if name is None else corpus.split(name)
         if not utterances:
             raise CorpusError(
@@ -80,7 +80,7 @@ def compare(
     tell = problem or (lambda line: None)
     sides: list[Marks] = []
     for system in (a, b):
-        if not isinstance(system, PhoneLabeler) and (found := _answers_at(fspath(system))) is not None:
+        if not isinstance(system, PhoneLabeler) and (found := _answers_path(fspath(system))) is not None:
             answers, unread = read_answers(found, utterances, root)
             for line in unread:
                 tell(line)
@@ -98,7 +98,7 @@ def compare(
     return compare_marks(sides[0], sides[1], utterances, over=over, drop=drop, seed=seed)
 
 
-def _answers_at(system: str) -> Path | None:
+def _answers_path(system: str) -> Path | None:
     """The path where it is one of answers; None for a model."""
     path = Path(system)
     return path if path.is_dir() or path.suffix.lower() in ANSWER_SUFFIXES else None

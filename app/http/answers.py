@@ -17,7 +17,7 @@ from phonechain.app.labelling.batcher import Scored
 from phonechain.app.labelling.lanes import SEGMENTS_PER_SECOND, estimate_seconds
 from phonechain.app.labelling.pipeline import Prepared
 from phonechain.app.models.catalog import Entry
-from phonechain.app.schemas.classify import ClassifyOptions, answer
+from phonechain.app.schemas.classify import ClassifyOptions, answer_to_json
 from phonechain.features.annotation import FORMATS, Annotation
 from phonechain.features.errors import Notice
 
@@ -73,7 +73,7 @@ def to_json(
     more: dict[str, Any],
 ) -> dict[str, Any]:
     """A `ClassifyAnswer` as plain data."""
-    return answer(
+    return answer_to_json(
         name=entry.name,
         version=entry.version,
         duration=ready.duration,

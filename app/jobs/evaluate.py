@@ -35,8 +35,8 @@ def run(workspace: Workspace, job: Job) -> None:
     def bad(line: Line, error: PhonechainError) -> None:
         errors.append(execution.make_file_error(job.id, line.index, line.id, error))
 
-    read = contents.utterances(workspace, corpus, progress=report.counting("corpus"), problem=bad)
-    name = splits.test_name({u.split for u in read if u.split}, spec.get("split"))
+    read = contents.read_utterances(workspace, corpus, progress=report.counting("corpus"), problem=bad)
+    name = splits.choose_test({u.split for u in read if u.split}, spec.get("split"))
     utterances = read if name is None else splits.select(read, name)
     options = spec["options"]
     scored = score(

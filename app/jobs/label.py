@@ -17,7 +17,7 @@ from phonechain.app.labelling.extras import Extras
 from phonechain.app.labelling.pipeline import Gaps
 from phonechain.app.labelling.sequences import describe
 from phonechain.app.labelling.speakers import list_speaker_inputs, number_speakers, prepare_speakers, render
-from phonechain.app.schemas.classify import folding, gaps_to_json, segment_to_json
+from phonechain.app.schemas.classify import folding_to_json, gaps_to_json, segment_to_json
 from phonechain.app.storage.tables import Job
 from phonechain.app.storage.workspace import Workspace
 from phonechain.features import annotation as notation
@@ -126,7 +126,7 @@ def _row(
             segment_to_json(segment, entropy=entropy, lone=False)
             for segment in pipeline.insert_skipped(prepared, labelled)
         ],
-        **folding(prepared.comparison),
+        **folding_to_json(prepared.comparison),
         "gaps": gaps_to_json(prepared.gaps, len(prepared.starts) + 1),
         **more,
         "warnings": [notice.as_dict() for notice in prepared.notices],

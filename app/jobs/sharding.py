@@ -32,9 +32,9 @@ def run_part(workspace: Workspace, id: str, number: int) -> None:
     with workspace.db.read() as session:
         corpus = corpora.get(session, spec["corpus"])
     size = spec["part"]
-    lines = list(contents.lines(workspace, corpus, number * size, size))
+    lines = list(contents.read_lines(workspace, corpus, number * size, size))
     still_wanted = Throttle(lambda: repository.check_wanted(workspace.db, id))
-    part = _work(workspace, job, lines, contents.files(workspace, corpus), still_wanted)
+    part = _work(workspace, job, lines, contents.open_files(workspace, corpus), still_wanted)
     with references.hold_blobs(workspace) as holds:
         digest = retry_database(store, holds.workspace, part)
         made = Shard(

@@ -78,7 +78,7 @@ def run(workspace: Workspace, job: Job) -> None:
     def bad(line: Line, error: PhonechainError) -> None:
         errors.append(execution.make_file_error(job.id, line.index, line.id, error))
 
-    read = contents.utterances(workspace, corpus, progress=report.counting("corpus"), problem=bad)
+    read = contents.read_utterances(workspace, corpus, progress=report.counting("corpus"), problem=bad)
     blob = (spec.get("base") or {}).get("blob")
     base = execution.load_labeler(workspace, blob).trainable() if blob else None
     if spec.get("map"):
@@ -93,7 +93,7 @@ def run(workspace: Workspace, job: Job) -> None:
     except repository.Cancelled:
         _keep_partial(workspace, job, labeler)
         raise
-    indices = {line.id: line.index for line in contents.lines(workspace, corpus)} if labeler.problems_ else {}
+    indices = {line.id: line.index for line in contents.read_lines(workspace, corpus)} if labeler.problems_ else {}
     errors += [execution.make_file_error(job.id, indices.get(u.id, -1), u.id, e) for u, e in labeler.problems_]
     retry_database(repository.add_file_errors, workspace.db, job.id, job.attempt, errors)
     report.stage("save", 0, 1, "files")
@@ -213,9 +213,9 @@ def _keep_partial(workspace: Workspace, job: Job, labeler: PhoneLabeler) -> None
 def split_of(utterances: list[Utterance], spec: dict[str, Any]) -> tuple[list[Utterance], list[Utterance] | None]:
     """(train, dev) by the splits that the spec names, else by those that the corpus has. Raises CorpusError."""
     known = {u.split for u in utterances if u.split}
-    name, dev_name = splits.training_names(known, spec.get("split"), spec.get("dev"))
+    name, dev_name = splits.choose_training(known, spec.get("split"), spec.get("dev"))
     dev = splits.select(utterances, dev_name) if dev_name is not None else None
-    return splits.select(utterances, name) if name is not None else splits.without_held_out(utterances), dev
+    return splits.select(utterances, name) if name is not None else splits.drop_held_out(utterances), dev
 
 
 def discard(workspace: Workspace, id: str) -> None:

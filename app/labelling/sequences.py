@@ -15,7 +15,7 @@ import numpy as np
 
 from phonechain.app.labelling.extras import Extras
 from phonechain.app.problems.errors import TooManySegments
-from phonechain.app.schemas.classify import rounded
+from phonechain.app.schemas.classify import round_probability
 from phonechain.features import annotation as notation
 from phonechain.features.annotation import Annotation, Tier
 from phonechain.features.annotation.base import is_derived, nfc
@@ -109,15 +109,15 @@ def _sequence_to_json(labeler: PhoneLabeler, h: Any, answered: Sequence[int], n:
         model.network, model.labels, h, temperature=model.temperature, n_best=n, answered=answered
     )  # fmt: skip
     return {
-        "probability": rounded(found.answered.probability),
-        "log_probability": rounded(found.answered.log_probability),
-        "entropy": rounded(found.entropy),
-        "posterior_error": rounded(max(found.posterior_error)),
+        "probability": round_probability(found.answered.probability),
+        "log_probability": round_probability(found.answered.log_probability),
+        "entropy": round_probability(found.entropy),
+        "posterior_error": round_probability(max(found.posterior_error)),
         "n_best": [
             {
                 "labels": list(one.labels),
-                "probability": rounded(one.probability),
-                "log_probability": rounded(one.log_probability),
+                "probability": round_probability(one.probability),
+                "log_probability": round_probability(one.log_probability),
             }
             for one in found.n_best
         ],
@@ -150,7 +150,7 @@ def _score_words(
     return [
         {
             "start": word.start, "end": word.end, "label": word.label, "first": places[i], "last": places[j - 1],
-            "confidence": rounded(math.exp(log)),
+            "confidence": round_probability(math.exp(log)),
         }
         for word, (i, j), log in zip(words, spans, logs, strict=True) if i < j
     ]  # fmt: skip

@@ -33,7 +33,7 @@ class LabelStudio:
         self.url = None if url is None else url.rstrip("/") + "/"
         self.token, self.limit, self.transport = token, limit, transport
 
-    def sound(self, address: Any) -> bytes:
+    def fetch_sound(self, address: Any) -> bytes:
         """The sound of a task: out of a data URI, or from Label Studio by its path.
 
         Raises:
@@ -49,17 +49,17 @@ class LabelStudio:
                 raise InvalidRequest(
                     "expected base64 in the task's data URI, got something else", pointer="tasks"
                 ) from None
-        return self._get(self._own(address))
+        return self._get(self._resolve(address))
 
-    def finished_tasks(self, project: int) -> list[Mapping[str, Any]]:
+    def fetch_finished_tasks(self, project: int) -> list[Mapping[str, Any]]:
         """The tasks of a project that somebody has annotated. Raises InvalidRequest, UpstreamFailed."""
-        address = self._own(f"api/projects/{project}/export?exportType=JSON&download_all_tasks=false")
-        tasks = self._json(address)
+        address = self._resolve(f"api/projects/{project}/export?exportType=JSON&download_all_tasks=false")
+        tasks = self._get_json(address)
         if not isinstance(tasks, list):
             raise UpstreamFailed("Label Studio gave an export that is no list of tasks")
         return [task for task in tasks if isinstance(task, dict)]
 
-    def _own(self, address: str) -> str:
+    def _resolve(self, address: str) -> str:
         if self.url is None:
             raise InvalidRequest(
                 "the sound lies in Label Studio, and the service does not know where that is: set PHONECHAIN_LABEL_STUDIO",
@@ -102,7 +102,7 @@ class LabelStudio:
             raise UpstreamFailed(f"Label Studio does not give {urlsplit(url).path[:80]}: {str(error)[:200]}") from None
         return bytes(out)
 
-    def _json(self, url: str) -> Any:
+    def _get_json(self, url: str) -> Any:
         try:
             return json.loads(self._get(url))
         except ValueError:

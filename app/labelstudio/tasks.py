@@ -18,14 +18,14 @@ TRANSCRIPTS = ("transcript", "text", "words")
 MAX_REGIONS = 20_000
 
 
-def regions(interface: Interface, results: Any) -> list[Segment]:
+def read_regions(interface: Interface, results: Any) -> list[Segment]:
     """The regions of the interface's control among `results`, in the order of time; those without times are left out."""
     found: list[Segment] = []
     for one in results if isinstance(results, list) else ():
         value = one.get("value") if isinstance(one, dict) else None
         if not isinstance(value, dict) or one.get("from_name") != interface.control:
             continue
-        start, end = _time(value.get("start")), _time(value.get("end"))
+        start, end = _parse_time(value.get("start")), _parse_time(value.get("end"))
         if start is None or end is None or end <= start:
             continue
         labels = value.get("labels")
@@ -34,30 +34,30 @@ def regions(interface: Interface, results: Any) -> list[Segment]:
     return sorted(found[:MAX_REGIONS], key=lambda s: (s.start, s.end))
 
 
-def given(interface: Interface, task: Mapping[str, Any], context: Any) -> list[Segment]:
+def read_given(interface: Interface, task: Mapping[str, Any], context: Any) -> list[Segment]:
     """The regions that a task has already: those on the screen, else of its first annotation, else of a prediction."""
-    on_screen = regions(interface, context.get("result")) if isinstance(context, dict) else []
+    on_screen = read_regions(interface, context.get("result")) if isinstance(context, dict) else []
     if on_screen:
         return on_screen
     for member in ("drafts", "annotations", "predictions"):
         for one in task.get(member) or () if isinstance(task.get(member), list) else ():
-            found = regions(interface, one.get("result")) if isinstance(one, dict) else []
+            found = read_regions(interface, one.get("result")) if isinstance(one, dict) else []
             if found and not one.get("was_cancelled"):
                 return found
     return []
 
 
-def finished(interface: Interface, task: Mapping[str, Any]) -> list[Segment]:
+def read_finished(interface: Interface, task: Mapping[str, Any]) -> list[Segment]:
     """The labelled regions of a task's first annotation that was not cancelled."""
     for one in task.get("annotations") or ():
         if isinstance(one, dict) and not one.get("was_cancelled"):
-            found = [s for s in regions(interface, one.get("result")) if s.label is not None]
+            found = [s for s in read_regions(interface, one.get("result")) if s.label is not None]
             if found:
                 return found
     return []
 
 
-def transcript(task: Mapping[str, Any]) -> str | None:
+def find_transcript(task: Mapping[str, Any]) -> str | None:
     """What is said, where the task's data has it as text."""
     data = task.get("data")
     if isinstance(data, dict):
@@ -67,7 +67,7 @@ def transcript(task: Mapping[str, Any]) -> str | None:
     return None
 
 
-def spelling(interface: Interface, known: LabelSet) -> dict[str, str]:
+def map_spelling(interface: Interface, known: LabelSet) -> dict[str, str]:
     """How the interface spells the labels of a model; those that it does not offer keep the model's own spelling."""
     if not interface.labels:
         return {}
@@ -107,7 +107,7 @@ def _mean(values: Sequence[float]) -> float:
     return round(sum(values) / len(values), 5) if values else 0.0
 
 
-def _time(value: Any) -> float | None:
+def _parse_time(value: Any) -> float | None:
     """Seconds; None for what is no time."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
     return float(value) if number and math.isfinite(value) and 0 <= value < 1e7 else None

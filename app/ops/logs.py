@@ -42,7 +42,7 @@ def escape(text: str) -> str:
     return _CONTROL.sub(lambda found: {"\n": "\\n", "\r": "\\r"}.get(found[0], f"\\u{ord(found[0]):04x}"), text)
 
 
-def field(value: Any) -> str:
+def format_field(value: Any) -> str:
     """A value as it stands behind `name=`: quoted unless it is one plain word."""
     shown = escape(str(value))
     return shown if _PLAIN.fullmatch(shown) else json.dumps(shown, ensure_ascii=False)
@@ -75,7 +75,7 @@ class Text(_Formatter):
         name = record.name.removeprefix("phonechain.").removeprefix("app.")
         message = escape(record.getMessage())
         said = getattr(record, "said", ())  # facts that the message has already
-        facts = "".join(f" {key}={field(value)}" for key, value in self.facts(record).items() if key not in said)
+        facts = "".join(f" {key}={format_field(value)}" for key, value in self.facts(record).items() if key not in said)
         line = f"{moment}.{int(record.msecs):03d} {record.levelname:<7} {name}: {message}{facts}"
         trace = self.trace(record)
         indented = "".join(f"\n{INDENT}{escape(one)}" for one in trace.split("\n")) if trace else ""

@@ -62,7 +62,7 @@ def problem_type(slug: str) -> ProblemType:
     return TYPES[slug]
 
 
-def as_pointer(place: str | None) -> dict[str, str]:
+def to_pointer(place: str | None) -> dict[str, str]:
     """The place that a domain error names, as a member of the document: `segments/3/end` is `#/segments/3/end`."""
     if place is None or not re.fullmatch(r"[\w.-]+(/[\w.-]+)*", place):
         return {}
@@ -80,13 +80,13 @@ def finding(source: str, entry: Mapping[str, Any], kind: Any = None) -> dict[str
     """
     place = "/".join(str(part) for part in entry["loc"])
     where = {"pointer": f"#/{place}" if place else "#"} if source == "body" else {"parameter": place}
-    facts = {} if entry["type"] == "missing" else _facts(entry.get("input"), _bound(entry))
+    facts = {} if entry["type"] == "missing" else _facts(entry.get("input"), _bound_of(entry))
     known = known_options(kind, entry["loc"]) if entry["type"] == "extra_forbidden" else []
     said = wrong_option(str(entry["loc"][-1]), known) if known else describe(entry)
     return {"detail": f"{place or 'body'}: {said}", **where, **facts}
 
 
-def _bound(entry: Mapping[str, Any]) -> Any:
+def _bound_of(entry: Mapping[str, Any]) -> Any:
     context = entry.get("ctx") or {}
     return next(
         (context[name] for name in ("le", "ge", "lt", "gt", "max_length", "min_length", "limit") if name in context),
@@ -100,7 +100,7 @@ def document(error: Exception) -> dict[str, Any]:
         kind = TYPES["internal"]
         return _document(kind, "unexpected error; the service's log has it under this request id")
     kind = problem_type(error.slug)
-    members: dict[str, Any] = {**as_pointer(error.pointer), **_facts(error.value, error.limit)}
+    members: dict[str, Any] = {**to_pointer(error.pointer), **_facts(error.value, error.limit)}
     members.update({name: fact for name, fact in error.details.items() if name in PUBLIC_DETAILS})
     if isinstance(error, AnnotationSyntaxError):
         if error.line is not None:
@@ -145,7 +145,7 @@ def install(app: FastAPI) -> None:
 
     async def domain(request: Request, error: Exception) -> Response:
         headers = error.headers if isinstance(error, ServiceError) else None
-        return respond(request.scope, _located(document(error), request), headers)
+        return respond(request.scope, _locate(document(error), request), headers)
 
     async def invalid(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
@@ -183,7 +183,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(Exception, unexpected)
 
 
-def _located(body: dict[str, Any], request: Request) -> dict[str, Any]:
+def _locate(body: dict[str, Any], request: Request) -> dict[str, Any]:
     """The document with a parameter where its pointer does not point into a body: it came in the query or the path."""
     name = str(body.get("pointer", ""))[2:]
     members = getattr(request.state, "media_type", "") in ("application/json", "multipart/form-data")
@@ -201,18 +201,18 @@ def methods_of(request: Request) -> list[str]:
     """Every method that the address takes, whichever route takes it."""
     found = {
         method
-        for route in _leaves(request.app.routes)
+        for route in _iterate_routes(request.app.routes)
         if route.matches(request.scope)[0] is not Match.NONE
         for method in getattr(route, "methods", None) or ()
     }
     return sorted(found)
 
 
-def _leaves(routes: Iterable[Any]) -> Iterator[Any]:
+def _iterate_routes(routes: Iterable[Any]) -> Iterator[Any]:
     """The routes themselves, those of included routers too."""
     for route in routes:
         inner = getattr(route, "original_router", None)
-        yield from (_leaves(inner.routes) if inner is not None else (route,))
+        yield from (_iterate_routes(inner.routes) if inner is not None else (route,))
 
 
 def invalid_request(findings: Sequence[Mapping[str, Any]]) -> InvalidRequest:

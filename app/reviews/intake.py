@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from phonechain.app.labelling import pipeline as labelling
 from phonechain.app.labelling.pipeline import Prepared
-from phonechain.app.schemas.classify import rounded
+from phonechain.app.schemas.classify import round_probability
 from phonechain.app.storage.workspace import Workspace
 from phonechain.features.annotation import tier_segments
 from phonechain.features.audio import reader
@@ -86,9 +86,11 @@ def answer_to_json(ready: Prepared, labelled: Sequence[Any], label_set: Sequence
         "end": [s.end for s in given],
         "given": [s.label for s in given],
         "compared_as": [row.compared_as for row in rows],
-        "given_posterior": [rounded(row.given_posterior) for row in rows],
+        "given_posterior": [round_probability(row.given_posterior) for row in rows],
         "given_rank": [row.given_rank for row in rows],
-        "n_best": [[value for label, p in row.n_best for value in (index[label], rounded(p))] for row in rows],
+        "n_best": [
+            [value for label, p in row.n_best for value in (index[label], round_probability(p))] for row in rows
+        ],
         "skipped": {str(i): skipped.reason for i, skipped in ready.skipped},
         "tiers": [
             {

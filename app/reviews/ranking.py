@@ -23,7 +23,7 @@ class Candidate:
     """A recording with something left to check. `doubt` is the mean of 1 - p(answer) over what nobody has checked."""
 
     file: ReviewFile
-    measure_doubt: float
+    doubt: float
     unchecked: int
 
 

@@ -74,7 +74,7 @@ def from_job(workspace: Workspace, job_id: str, place: int, owner: str | None) -
         found = FoundSegments.model_validate(row)
     except ValidationError:
         raise NoResult(f"no segments were found in {line.id[:80]!r}", details={"utterance": line.id[:80]}) from None
-    name, files = PurePosixPath(line.audio).name, contents.files(workspace, corpus)
+    name, files = PurePosixPath(line.audio).name, contents.open_files(workspace, corpus)
     transcript = None
     if job.kind == "align":
         transcript = files.read(line.annotation), PurePosixPath(line.annotation).name
@@ -93,7 +93,7 @@ def _get_corpus(workspace: Workspace, id: str, owner: str | None) -> Corpus:
 
 
 def _get_line(workspace: Workspace, corpus: Corpus, place: int) -> Line:
-    for line in contents.lines(workspace, corpus, place, 1):
+    for line in contents.read_lines(workspace, corpus, place, 1):
         return line
     raise InvalidRequest(
         f"place: expected a number below {corpus.utterances}, got {place}",
@@ -121,7 +121,7 @@ def _read_row(workspace: Workspace, job: Job, line: Line) -> dict[str, Any]:
 def _read_source(
     workspace: Workspace, corpus: Corpus, place: int, tier: str | None, channel: int | Literal["mix"] = "mix"
 ) -> Source:
-    line, files = _get_line(workspace, corpus, place), contents.files(workspace, corpus)
+    line, files = _get_line(workspace, corpus, place), contents.open_files(workspace, corpus)
     return Source(
         sound=workspace.store.put(files.path(line.audio)), name=PurePosixPath(line.audio).name,
         annotation=files.read(line.annotation),

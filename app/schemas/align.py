@@ -12,7 +12,7 @@ from phonechain.app.schemas.classify import (
     Alternative,
     ModelReference,
     NoticeOut,
-    _base64,
+    _parse_base64,
     answer_formats,
     parse_channel,
 )
@@ -40,7 +40,7 @@ class RecognizeOptions(BaseModel):
 
     @field_validator("format")
     @classmethod
-    def _known_format(cls, value: str) -> str:
+    def _check_format(cls, value: str) -> str:
         known = answer_formats()
         if value not in known:
             raise PydanticCustomError("format", "expected one of {names}", {"names": ", ".join(known)})
@@ -69,7 +69,7 @@ class AlignOptions(RecognizeOptions):
 class AlignBody(AlignOptions):
     """One request as JSON."""
 
-    audio: Annotated[bytes, BeforeValidator(_base64, json_schema_input_type=str)] = Field(
+    audio: Annotated[bytes, BeforeValidator(_parse_base64, json_schema_input_type=str)] = Field(
         description="A whole sound file, in base64.", json_schema_extra={"contentEncoding": "base64"}
     )
 
@@ -77,7 +77,7 @@ class AlignBody(AlignOptions):
 class RecognizeBody(RecognizeOptions):
     """One request as JSON."""
 
-    audio: Annotated[bytes, BeforeValidator(_base64, json_schema_input_type=str)] = Field(
+    audio: Annotated[bytes, BeforeValidator(_parse_base64, json_schema_input_type=str)] = Field(
         description="A whole sound file, in base64.", json_schema_extra={"contentEncoding": "base64"}
     )
 

@@ -43,7 +43,7 @@ def parse_shift(value: Any) -> Any:
     return number
 
 
-def _label_map(value: Any) -> Any:
+def _parse_label_map(value: Any) -> Any:
     if value is None or value == "":
         return None
     try:
@@ -56,7 +56,7 @@ def _label_map(value: Any) -> Any:
     raise PydanticCustomError("map", "expected an object of given labels and labels of the model")
 
 
-LabelMap = Annotated[dict[str, str | None] | None, BeforeValidator(_label_map)]
+LabelMap = Annotated[dict[str, str | None] | None, BeforeValidator(_parse_label_map)]
 """Given label -> label of the model, None for labels that are not compared."""
 
 
@@ -202,7 +202,7 @@ class ClassifyOptions(FurtherAnswers):
 
     @field_validator("format")
     @classmethod
-    def _known_format(cls, value: str, info: ValidationInfo) -> str:
+    def _check_format(cls, value: str, info: ValidationInfo) -> str:
         found = format_named(value)
         if found is None:
             raise PydanticCustomError("format", "expected one of {names}", {"names": ", ".join(answer_formats())})
@@ -225,11 +225,11 @@ class SegmentIn(BaseModel):
         None, description="The label it is thought to have: its posterior and rank are answered too."
     )
 
-    def as_segment(self) -> Segment:
+    def to_segment(self) -> Segment:
         return Segment(self.start, self.end, self.label or None)
 
 
-def _base64(value: Any) -> Any:
+def _parse_base64(value: Any) -> Any:
     if not isinstance(value, str):
         raise PydanticCustomError("base64", "expected the bytes of a sound file in base64")
     try:
@@ -241,7 +241,7 @@ def _base64(value: Any) -> Any:
 class ClassifyBody(ClassifyOptions):
     """One request as JSON."""
 
-    audio: Annotated[bytes, BeforeValidator(_base64, json_schema_input_type=str)] = Field(
+    audio: Annotated[bytes, BeforeValidator(_parse_base64, json_schema_input_type=str)] = Field(
         description="A whole sound file, in base64.", json_schema_extra={"contentEncoding": "base64"}
     )
     segments: list[SegmentIn] = Field(description="The segments, in order.")
@@ -382,7 +382,7 @@ class ClassifyAnswer(BaseModel):
     normalised: Literal["model", "recording", "speaker"] | None = Field(
         None, description="Over what sound the features were normalised."
     )
-    folding: FoldingOut | None = Field(None, description="There only where the request gave labels.")
+    folding_to_json: FoldingOut | None = Field(None, description="There only where the request gave labels.")
     gaps: GapsOut
     sequences: list[SequenceOut] | None = Field(None, description="There only with the option `sequences`.")
     words: list[WordOut] | None = Field(None, description="There only with the option `words`.")
@@ -402,12 +402,12 @@ class SpeakersAnswer(BaseModel):
     tiers: list[ClassifyAnswer]
 
 
-def rounded(probability: float | None) -> float | None:
+def round_probability(probability: float | None) -> float | None:
     """Six significant digits: more than the posteriors are good for."""
     return None if probability is None or not math.isfinite(probability) else float(f"{probability:.6g}")
 
 
-def answer(
+def answer_to_json(
     *,
     name: str,
     version: str,
@@ -434,7 +434,7 @@ def answer(
         "tier": tier,
         "segments": [segment_to_json(segment, entropy=entropy, pronunciation=pronunciation) for segment in labelled],
         **({} if normalised is None else {"normalised": normalised}),
-        **folding(comparison),
+        **folding_to_json(comparison),
         "gaps": gaps_to_json(gaps, sequences),
         **(more or {}),
         "warnings": [notice.as_dict() for notice in notices],
@@ -442,18 +442,18 @@ def answer(
     }
 
 
-def folding(comparison: LabelComparison | None) -> dict[str, Any]:
+def folding_to_json(comparison: LabelComparison | None) -> dict[str, Any]:
     """A `FoldingOut` as plain data under its name; nothing where no labels were given."""
     return {"folding": comparison.as_dict()} if comparison is not None and comparison.total else {}
 
 
-def _given(segment: Any) -> dict[str, Any]:
+def _given_to_json(segment: Any) -> dict[str, Any]:
     """The members of a segment about its given label; none where it has no such label."""
     if segment.given is None:
         return {}
     about = {
         "given": segment.given,
-        "given_posterior": rounded(segment.given_posterior),
+        "given_posterior": round_probability(segment.given_posterior),
         "given_rank": segment.given_rank,
     }
     return about if segment.compared_as is None else {**about, "compared_as": segment.compared_as}
@@ -472,24 +472,26 @@ def segment_to_json(segment: Any, *, entropy: bool, pronunciation: bool = False,
         lone: with `n_best` even where it holds nothing but the answer.
     """
     out: dict[str, Any] = {
-        "start": finite(segment.start),
-        "end": finite(segment.end),
+        "start": finite_or_none(segment.start),
+        "end": finite_or_none(segment.end),
         "label": segment.label,
-        "posterior": rounded(segment.posterior),
+        "posterior": round_probability(segment.posterior),
     }
     if lone or len(segment.n_best) > 1:
-        out["n_best"] = [{"label": label, "posterior": rounded(p)} for label, p in segment.n_best]
-    out |= _given(segment)
+        out["n_best"] = [{"label": label, "posterior": round_probability(p)} for label, p in segment.n_best]
+    out |= _given_to_json(segment)
     if entropy:
-        out["entropy"] = rounded(segment.entropy)
+        out["entropy"] = round_probability(segment.entropy)
     if pronunciation:
         scores = segment.pronunciation
-        out["pronunciation"] = None if scores is None else {k: rounded(v) for k, v in scores.to_json().items()}
+        out["pronunciation"] = (
+            None if scores is None else {k: round_probability(v) for k, v in scores.to_json().items()}
+        )
     if isinstance(segment, Skipped):
         out["skipped"] = segment.reason
     return out
 
 
-def finite(seconds: float) -> float | None:
+def finite_or_none(seconds: float) -> float | None:
     """A time for JSON, which has no word for what is not finite: null."""
     return seconds if math.isfinite(seconds) else None

@@ -18,7 +18,7 @@ Text = Annotated[str, Field(max_length=10_000, pattern="^[^\x00]*$")]
 Name = Annotated[str, Field(min_length=1, max_length=200, pattern="^[^\x00]*$")]
 
 
-def known_formats(value: list[str]) -> list[str]:
+def check_formats(value: list[str]) -> list[str]:
     """The names of annotation formats, each once. Raises PydanticCustomError."""
     found = [format_named(name) for name in value]
     if None in found:
@@ -128,7 +128,7 @@ class LabelJob(_Asked, FurtherAnswers):
         "are not compared.",
     )
 
-    _known = field_validator("formats")(known_formats)
+    _known = field_validator("formats")(check_formats)
 
 
 class RecognizeJob(_Asked):
@@ -143,7 +143,7 @@ class RecognizeJob(_Asked):
     channel: Annotated[int | Literal["mix"], BeforeValidator(parse_channel)] = Field(
         "mix", description="Channel, or `mix`."
     )
-    _known = field_validator("formats")(known_formats)
+    _known = field_validator("formats")(check_formats)
 
 
 class AlignJob(RecognizeJob):

@@ -41,7 +41,7 @@ def test_a_transcript_gives_words_and_phones_with_certainties(capsys, tmp_path):
 def test_every_annotation_format_comes_out():
     aligner = align.load_aligner("default")
     sound = pipeline.read_audio(samples.AUDIO, aligner)
-    done = pipeline.align(aligner, sound, TEXT, align.pronouncer(None, "en", phones=False))
+    done = pipeline.align(aligner, sound, TEXT, align.load_pronouncer(None, "en", phones=False))
     for form, known in notation.FORMATS.items():
         data = pipeline.render(done, form, duration=sound.duration, rate=22050, recording="u.flac")
         read = notation.read(data, name=f"u{known.suffixes[0]}", rate=22050)

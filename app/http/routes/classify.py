@@ -132,7 +132,7 @@ def parse_request(upload: Upload, query: QueryParams, settings: Settings) -> Cla
 
 
 def _to_annotation(segments: list[SegmentIn]) -> Annotation:
-    return labelling.list_to_annotation([segment.as_segment() for segment in segments])
+    return labelling.list_to_annotation([segment.to_segment() for segment in segments])
 
 
 def render(

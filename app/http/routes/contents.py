@@ -33,7 +33,7 @@ async def show(id: str, services: ServicesDep, db: DatabaseDep, owner: OwnerDep)
         corpus = repository.get(session, id, owner)
 
     def read() -> dict[str, Any]:
-        return summary.summarise(contents.utterances(services.workspace, corpus))
+        return summary.summarise(contents.read_utterances(services.workspace, corpus))
 
     return dict(await services.take_in(read))
 
@@ -57,8 +57,8 @@ async def sound(
         corpus = repository.get(session, id, owner)
 
     def cut() -> bytes:
-        path, channel = summary.recording(services.workspace, corpus, utterance)
-        return summary.cut(path, start, end, channel)
+        path, channel = summary.find_recording(services.workspace, corpus, utterance)
+        return summary.cut_sound(path, start, end, channel)
 
     data = await services.batcher.run_in_pool(summary.MAX_SECONDS, cut)
     return Response(data, headers={"Cache-Control": "private, max-age=3600"}, media_type="audio/wav")

@@ -77,7 +77,7 @@ async def predict(asked: Predict, services: ServicesDep) -> dict[str, Any]:
     services.batcher.refuse_if_full()
     entry = await services.models.get(_model_of(asked.params))
     version = f"{entry.name}@{entry.version}"
-    spelled = tasks.spelling(interface, entry.labeler.label_set_)
+    spelled = tasks.map_spelling(interface, entry.labeler.label_set_)
     results, failed = [], []
     with services.batcher.admit() as slot:
         for task in asked.tasks:
@@ -99,11 +99,11 @@ async def _answer(
     """((start, end, label, posterior) of each region, the recording's length). Raises PhonechainError."""
     data = task.get("data")
     address = data.get(interface.data) if isinstance(data, dict) else None
-    sound = await asyncio.to_thread(connect(services).sound, address)
+    sound = await asyncio.to_thread(connect(services).fetch_sound, address)
     slot.enlarge(await asyncio.to_thread(estimate_seconds, sound))
-    segments = tasks.given(interface, task, context)
+    segments = tasks.read_given(interface, task, context)
     if not segments:
-        said = tasks.transcript(task)
+        said = tasks.find_transcript(task)
         if said is not None:
             aligned = await slot.run(aligning.align, sound, said)
             return [(p.start, p.end, p.label, p.posterior) for p in aligned.phones], aligned.duration
@@ -153,7 +153,7 @@ async def webhook(request: Request, asked: Webhook, services: ServicesDep, db: D
 
     def train() -> str:
         with references.hold_blobs(services.workspace) as holds:
-            data = _pack(studio, interface, studio.finished_tasks(asked.project.id))
+            data = _pack(studio, interface, studio.fetch_finished_tasks(asked.project.id))
             digest = holds.workspace.store.put(data)
             caps = Caps(services.settings.max_archive_files, services.settings.max_archive_bytes)
             options = {"tier": interface.control}
@@ -184,12 +184,12 @@ def _pack(studio: LabelStudio, interface: Interface, found: list[Mapping[str, An
     count = 0
     with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
         for n, task in enumerate(found):
-            segments = tasks.finished(interface, task)
+            segments = tasks.read_finished(interface, task)
             data = task.get("data")
             if not segments or not isinstance(data, dict):
                 continue
             name = f"task-{task.get('id') if isinstance(task.get('id'), int) else n}"
-            archive.writestr(f"{name}.wav", studio.sound(data.get(interface.data)))
+            archive.writestr(f"{name}.wav", studio.fetch_sound(data.get(interface.data)))
             regions = [
                 {
                     "from_name": interface.control,

@@ -49,7 +49,7 @@ def test_an_error_without_a_type_falls_back_to_its_family() -> None:
     ],
 )
 def test_pointers(place: str | None, pointer: dict[str, str]) -> None:
-    assert problems.as_pointer(place) == pointer
+    assert problems.to_pointer(place) == pointer
 
 
 def test_long_values_are_cut_and_odd_ones_left_out() -> None:

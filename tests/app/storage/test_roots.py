@@ -15,8 +15,8 @@ def test_a_folder_that_becomes_a_link_out_of_the_root_is_refused(tmp_path: Path)
     (root / "corpus").mkdir(parents=True)
     outside.mkdir()
     file = str(root / "corpus" / "a.wav")
-    assert intake.allowed(file, [str(root)]) == file
+    assert intake.check_location(file, [str(root)]) == file
     (root / "corpus").rmdir()
     (root / "corpus").symlink_to(outside)
     with pytest.raises(PlaceNotAllowed):
-        intake.allowed(file, [str(root)])
+        intake.check_location(file, [str(root)])
