@@ -79,7 +79,7 @@ def align(
             raise TranscriptError("expected an annotation with boundaries to refine, got plain text", pointer="text")
         words = pronouncer.words(source)
         answer = aligner.align(audio, words)
-        notices = (*audio.notices, *guessed_notice(words), *check_length(answer, aligner.silence), *answer.notices)
+        notices = (*audio.notices, *list_guesses(words), *check_length(answer, aligner.silence), *answer.notices)
         return AlignedRecording(answer, "words", notices=notices)
     source = at_rate_of(source, audio.source_rate or audio.rate)
     chosen, told = choose_tier(source, aligner, tier)

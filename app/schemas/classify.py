@@ -382,7 +382,7 @@ class ClassifyAnswer(BaseModel):
     normalised: Literal["model", "recording", "speaker"] | None = Field(
         None, description="Over what sound the features were normalised."
     )
-    folding_to_json: FoldingOut | None = Field(None, description="There only where the request gave labels.")
+    folding: FoldingOut | None = Field(None, description="There only where the request gave labels.")
     gaps: GapsOut
     sequences: list[SequenceOut] | None = Field(None, description="There only with the option `sequences`.")
     words: list[WordOut] | None = Field(None, description="There only with the option `words`.")

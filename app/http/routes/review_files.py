@@ -119,7 +119,9 @@ async def _receive(request: Request, services: Services, workspace: Workspace) -
             given = (await transcript.read(), _name(transcript)) if isinstance(transcript, UploadFile) else None
             size = len(document) + (len(given[0]) if given else 0)
             path = workspace.store.local(sound)
-            found, written = await services.batcher.run_in_pool(size / TEXT_PER_SECOND, _found, document, name, given, path)
+            found, written = await services.batcher.run_in_pool(
+                size / TEXT_PER_SECOND, _found, document, name, given, path
+            )
             annotation, annotation_name, options.tier = written.data, written.name, written.tier
         else:
             assert segments is not None
