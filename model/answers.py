@@ -1,4 +1,4 @@
-"""What a model answers for a segment."""
+"""A model's answer for a segment."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class LabelledSegment:
 
     Attributes:
         label: the answer.
-        posterior: its probability, given all the sound and all the boundaries.
+        posterior: its probability, given the whole recording and all boundaries.
         n_best: the most probable labels of this segment with their posteriors, best first.
-        given: the label that the input carried, as it is spelled there; its posterior and rank (1: the most probable)
-            are None where there was none, or one that the model does not know.
-        entropy: of the posterior over all labels, in nats: 0 where the model is sure, log Y where it knows nothing.
-        compared_as: the label of the model that `given` was compared with, where it is spelled otherwise; several with
-            strokes between, where the folding takes them for one.
+        given: the input's label, spelled as there; its posterior and rank (1: the most probable) are None where there was
+            none, or one that the model does not know.
+        entropy: of the posterior over all labels, in nats: 0 where the model is certain, log Y where it knows nothing.
+        compared_as: the label of the model that `given` was compared with, where it is spelled differently; several are
+            joined by slashes, where the folding merges them.
         pronunciation: how well the segment fits the given label (see model.given); None as its posterior is.
         given_support: the probability that the given label is right, from the sound and from all other given labels (see
             model.given); None unless asked for.

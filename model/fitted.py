@@ -207,11 +207,11 @@ class FittedLabeler:
 
     def predict(self, X: Sequence[Utterance] | Sequence[Array]) -> list[list[str]]:
         """The labels of each utterance's segments, or of each sequence of features [T, D]."""
-        return [[self.labels_[n] for n in best] for best in self.posteriors(self._seen(X))[1]]
+        return [[self.labels_[n] for n in best] for best in self.posteriors(self._extract_inputs(X))[1]]
 
     def predict_proba(self, X: Sequence[Utterance] | Sequence[Array]) -> list[Array]:
         """The posteriors [T, Y] of each utterance's segments, columns in the order of `labels_`."""
-        return self.posteriors(self._seen(X))[0]
+        return self.posteriors(self._extract_inputs(X))[0]
 
     def score(self, X: Sequence[Utterance] | Sequence[Array], y: Sequence[Sequence[str]] | None = None) -> float:
         """Share of the segments that are labelled right; unlabelled segments do not count."""
@@ -223,7 +223,7 @@ class FittedLabeler:
         ]  # fmt: skip
         return sum(a == g for a, g in pairs) / len(pairs) if pairs else float("nan")
 
-    def _seen(self, X: Sequence[Utterance] | Sequence[Array]) -> list[Inputs]:
+    def _extract_inputs(self, X: Sequence[Utterance] | Sequence[Array]) -> list[Inputs]:
         """What the model sees of utterances, or of plain features. Raises the first bad file's error."""
         if not all(isinstance(x, Utterance) for x in X):
             return [from_array(x) for x in X]  # type: ignore[arg-type]

@@ -1,12 +1,12 @@
-"""What a model says of the labels that a recording came with: whether they are right, and how well they were spoken.
+"""Given labels, judged by a model: whether they are right, and how well they were pronounced.
 
 T  segments       Y  labels of the model       C  classes of labels that are compared as one
 
-**Support** takes the given labels for what they are, mostly right: each is right with probability 1 - `ERROR_RATE` and else
-any other. By Bayes' rule that is evidence on each label of the chain, p(g_t | y_t), and the support of a given label is
-p(y_t = g_t | x, g), exact like all the chain's marginals. A posterior alone, p(y_t = g_t | x), leaves the neighbours open
-though they are known; of 5 % planted errors the support finds 72 where the posterior finds 56 of 100 confusable ones, and
-93.6 instead of 88.1 random ones (`experiments/RESULTS.md`).
+**Support** assumes that given labels are mostly right: each is right with probability 1 - `ERROR_RATE`, and otherwise any
+other label. By Bayes' rule that is evidence on each label of the chain, p(g_t | y_t), and the support of a given label is
+p(y_t = g_t | x, g), as exact as all marginals of the chain. The plain posterior, p(y_t = g_t | x), ignores what is known of
+the neighbours. With 5 % planted errors, support finds 72 of 100 confusable ones where the posterior finds 56, and 93.6 of 100
+random ones instead of 88.1 (`experiments/RESULTS.md`).
 
 **Pronunciation** scores are functions of the posterior of the given label: see `Pronunciation`.
 """
@@ -23,13 +23,13 @@ from phonechain.features.phones.comparison import LabelComparison
 from phonechain.features.segments import Segment
 
 ERROR_RATE = 0.05
-"""Share of wrong labels that support expects; between 2 and 40 % it ranks alike."""
+"""Share of wrong labels that support assumes; anything between 2 and 40 % gives about the same ranking."""
 
 FRAME = 0.01
-"""Seconds of a frame, by which durations are counted in goodness of pronunciation."""
+"""Seconds of a frame, the unit of duration in goodness of pronunciation."""
 
 SMALLEST = float(np.finfo(np.float32).tiny)
-"""Posteriors below are taken for this, so that logarithms stay finite."""
+"""Smaller posteriors are raised to this, so that logarithms stay finite."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +38,11 @@ class Pronunciation:
 
     Attributes:
         log_posterior: log p(given | x), the log phone posterior (LPP; Hu et al. 2015, Speech Communication 67). A
-            segmental model has one posterior a segment, where a frame model averages over frames.
+            segmental model has one posterior per segment, where a frame model averages over frames.
         log_ratio: log p(given | x) - log p(best other | x), the log posterior ratio (LPR; the same): above 0 where the
             given phone is the answer.
-        goodness: the ratio against the best of all phones, so 0 at most, divided by the segment's frames of 10 ms:
-            goodness of pronunciation (GOP; Witt and Young 2000, Speech Communication 30), with the sign that it has
-            before their absolute value.
+        goodness: the ratio against the best of all phones, so at most 0, divided by the segment's frames of 10 ms:
+            goodness of pronunciation (GOP; Witt and Young 2000, Speech Communication 30), without their absolute value.
 
     Examples:
         >>> pronunciation(0.02, 0.9, 0.05)

@@ -158,7 +158,7 @@ class PhoneLabeler(SystemSelection):
         store = cache or run_dir
         notices: list[Notice] = []
         if y is not None:
-            arrays = [_labelled_array(n, x, labels) for n, (x, labels) in enumerate(zip(X, y, strict=True))]  # type: ignore[arg-type]
+            arrays = [_wrap_array(n, x, labels) for n, (x, labels) in enumerate(zip(X, y, strict=True))]  # type: ignore[arg-type]
             train, held = hold_out([a.utterance for a in arrays], training.held_out, training.seed)
             by_id = {a.utterance.id: a for a in arrays}
             items, held_items = [by_id[u.id] for u in train], [by_id[u.id] for u in held]
@@ -333,7 +333,7 @@ class PhoneLabeler(SystemSelection):
         return labeler
 
 
-def _labelled_array(number: int, x: Array, labels: Sequence[str]) -> Featurised:
+def _wrap_array(number: int, x: Array, labels: Sequence[str]) -> Featurised:
     """A sequence without sound, as training takes it."""
     inputs = from_array(x)
     if len(inputs) != len(labels):

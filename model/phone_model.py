@@ -1,4 +1,4 @@
-"""What training ends with: a network with all that turns a recording's segments into posteriors, and no card."""
+"""The result of training: a network with everything that turns a recording's segments into posteriors, without a card."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from phonechain.model.sequences import SequenceAnswer, answer_sequence
 from phonechain.model.settings import ModelSettings
 
 LONG = 8000
-"""Segments of a recording from which on it is labelled some of them at a time: a quarter of an hour of speech."""
+"""Segments of a recording above which it is labelled piecewise: a quarter of an hour of speech."""
 
 Decoding = Literal["posterior", "viterbi"]
-"""What is answered: each segment's most probable label, or the most probable sequence of labels."""
+"""The answer: each segment's most probable label, or the most probable sequence of labels."""
 
 
 @dataclass
@@ -37,8 +37,8 @@ class PhoneModel:
 
     Attributes:
         settings: the chain, factors and encoder.
-        features: how sound becomes what it sees.
-        labels: Y names, one an output.
+        features: how sound becomes its inputs.
+        labels: Y names, one per output.
         temperature: of the posteriors.
         phone_set: name of the set that the labels are of, or "".
     """
@@ -93,7 +93,7 @@ class PhoneModel:
         return [answers(self.labels, p, b, s, n_best, c, u) for p, b, s, c, u in rows]
 
     def expert(self, number: int) -> PhoneModel:
-        """One of a product's models by itself, at its share of the product's temperature."""
+        """One expert of a product by itself, at its share of the product's temperature."""
         settings = self.settings.experts[number]
         network = self.network.get_submodule(f"members.{number}")
         assert isinstance(network, SequenceNetwork)
@@ -120,8 +120,7 @@ class PhoneModel:
         Args:
             viterbi: answer the most probable sequence instead of the most probable label of each segment.
             groups: which utterances are normalised together unless `mode` is "model"; by default each by itself.
-            evidence: on the labels of each utterance, log p(g_t | y_t) [T, Y] (see model.given), which posteriors then take
-                into account.
+            evidence: on the labels of each utterance, log p(g_t | y_t) [T, Y] (see model.given), which the posteriors include.
 
         Raises:
             SettingsError: evidence for a chain that takes none.
@@ -135,7 +134,7 @@ class PhoneModel:
         inputs = self.normaliser.apply_inputs([items[n] for n in kept], self.features, [group[n] for n in kept], mode)
         short = [n for n, i in enumerate(inputs) if len(i.segments) <= LONG]
         if short:
-            order, packing, h = self._encode_normalised([inputs[n] for n in short])
+            order, packing, h = self._encode_batch([inputs[n] for n in short])
             with torch.inference_mode():
                 if evidence is None:
                     p = packing.split(self.network.posteriors(h, packing, temperature=self.temperature))
@@ -185,7 +184,7 @@ class PhoneModel:
         inputs = self.normaliser.apply_inputs(
             [*items, *beside], self.features, [0] * (len(items) + len(beside)), mode
         )[: len(items)]  # fmt: skip
-        order, packing, h = self._encode_normalised(inputs)
+        order, packing, h = self._encode_batch(inputs)
         found: list[Tensor] = [h] * len(items)
         for n, part in zip(order, packing.split(h), strict=True):
             found[n] = part
@@ -195,9 +194,9 @@ class PhoneModel:
         self, items: Sequence[Inputs], groups: Sequence[int], mode: Mode
     ) -> tuple[NDArray[np.int64], Packing, Tensor]:
         """The order of the utterances in the packing, the packing, and what the factors see [N, D]."""
-        return self._encode_normalised(self.normaliser.apply_inputs(items, self.features, groups, mode))
+        return self._encode_batch(self.normaliser.apply_inputs(items, self.features, groups, mode))
 
-    def _encode_normalised(self, inputs: Sequence[Inputs]) -> tuple[NDArray[np.int64], Packing, Tensor]:
+    def _encode_batch(self, inputs: Sequence[Inputs]) -> tuple[NDArray[np.int64], Packing, Tensor]:
         order, packing = Packing.longest_first([len(i.segments) for i in inputs])
         ranked = [inputs[n] for n in order]
         frames = self._frame_batch(ranked, packing)

@@ -1,4 +1,4 @@
-"""What a model says of a recording's labels as one sequence, beside what it says of each segment."""
+"""Answers about a recording's labels as one sequence, beside those about each segment."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ class SequenceAnswer:
     """A recording's labels as a sequence; T segments.
 
     Attributes:
-        answered: the labels that are answered segment by segment, as a sequence.
+        answered: the answers of all segments as a sequence.
         n_best: the most probable sequences, best first.
-        entropy: of the distribution over all sequences, in nats; None where the chain cannot say.
+        entropy: of the distribution over all sequences, in nats; None for chains that cannot compute it.
         segment_entropies: [T] of each segment's own distribution over labels, in nats.
-        posterior_error: [T] how far off posteriors may be: 0 where they are exact.
-        given: log probability of the labels that the input carried, those that it lacked or that the model does not have
-            summed out; None without any, or where the chain cannot sum.
+        posterior_error: [T] bound on the error of the posteriors: 0 where they are exact.
+        given: log probability of the input's labels, summing out those that are missing or that the model does not have;
+            None without any, or where the chain cannot sum.
     """
 
     answered: RankedSequence
@@ -82,12 +82,12 @@ def answer_sequence(
         if bool((known >= 0).all() if not crf else (known >= 0).any()):
             given_log = float(network.log_probability(features, known, packing, temperature=temperature))
 
-    def ranked(path: Tensor, log_probability: Tensor) -> RankedSequence:
+    def rank(path: Tensor, log_probability: Tensor) -> RankedSequence:
         return RankedSequence(tuple(labels[k] for k in path.tolist()), float(log_probability))
 
     return SequenceAnswer(
-        answered=ranked(own, own_log),
-        n_best=[ranked(path, s) for path, s in zip(paths, scores[:, 0], strict=True) if not bool(s.isneginf())],
+        answered=rank(own, own_log),
+        n_best=[rank(path, s) for path, s in zip(paths, scores[:, 0], strict=True) if not bool(s.isneginf())],
         entropy=entropy,
         segment_entropies=torch.special.entr(posterior).sum(1).tolist(),
         posterior_error=error.tolist(),

@@ -148,7 +148,7 @@ def _print_reliability(found: Evaluation) -> None:
         assert one.interval is not None
         low, high = one.interval.low, one.interval.high
         between = one.interval.reason if low is None else f"{percent(low)} to {percent(high)}"
-        mark = "" if one.honest is not False else "  not the mean posterior"
+        mark = "" if one.calibrated is not False else "  not the mean posterior"
         table.add_row(
             f"{one.low:.3f} to {one.high:.3f}", str(one.count), percent(one.confidence), percent(one.accuracy),
             between + mark,

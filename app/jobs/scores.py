@@ -16,20 +16,20 @@ from phonechain.app.storage.tables import Job
 from phonechain.app.storage.workspace import Workspace
 
 if TYPE_CHECKING:
-    from phonechain.model.scoring.evaluation import Scored
+    from phonechain.model.scoring.evaluation import ScoredSegments
 
 FIGURES, SEGMENTS = "evaluation", "segments_blob"
 """Members of a job's result that name the blobs."""
 
 
-def keep(workspace: Workspace, scored: Scored, about: dict[str, Any]) -> dict[str, str]:
+def keep(workspace: Workspace, scored: ScoredSegments, about: dict[str, Any]) -> dict[str, str]:
     """Members of the result that name figures and segments. `about` goes before the figures. Raises StorageFull."""
     figures = json.dumps({**about, **scored.summarise().as_dict()}, ensure_ascii=False)
     rows = json.dumps(to_columns(scored), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return {FIGURES: workspace.store.put(figures.encode()), SEGMENTS: workspace.store.put(rows.encode())}
 
 
-def to_columns(scored: Scored) -> dict[str, Any]:
+def to_columns(scored: ScoredSegments) -> dict[str, Any]:
     """The scored segments in columns: `utterance` and `given` are indices in lists, `true` and `answer` indices in `labels`.
 
     `true` is -1 where the model does not have the given label; `posterior` is the answer's, `of_true` the true label's.

@@ -4,7 +4,7 @@ Axes: see the package.
 
     alpha_t[b, k]  =  p_t[b, k]  sum_j alpha_{t-1}[b, j] E[j, k]
 
-A step is one matrix product. It is scaled as often as it needs (`_steps_without_scaling`).
+A step is one matrix product. It is scaled as often as necessary (`_steps_without_scaling`).
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from phonechain.model.chain.scaling import SAFE_RANGE, local_table
 
 
 def sweep(potentials: Potentials, want: Want, weight: Tensor | None, spread: float) -> tuple[Tensor, Gradients]:
-    """log Z [B], float64, and its gradients where wanted, weighted by sequence if asked; `spread`: range of the bigrams, nats."""
-    # Both directions have one form, m_t = p_t * (m_{t-1} E), with E transposed for the way back. They run side by side, the
-    # second over the sequences turned round: a pair of products is a step of both. Each is scaled on its own, and what is
-    # made of the two row by row afterwards.
+    """log Z [B], float64, and its gradients where wanted, weighted by sequence if given; `spread`: range of the bigrams, nats."""
+    # Both directions have the same form, m_t = p_t * (m_{t-1} E), with E transposed for the backward one. They run side by
+    # side, the second over the reversed sequences, so that one batched product is a step of both. Each is scaled on its own,
+    # and they are combined row by row afterwards.
     packing, y = potentials.packing, potentials.labels
     sizes, offsets = packing.batch_sizes, packing.offsets
     later = slice(offsets[1], offsets[-1])
     rest = _steps_without_scaling(spread, potentials.unary.dtype)
     shared, shift, local = _tables(potentials, spread)
     width = shared.shape[0]
-    p, scale = _normalised(potentials.unary, width)
+    p, scale = _normalise(potentials.unary, width)
     if not any(want):
         return _forward(packing, p, scale, shared, shift, local, rest), Gradients()
     back = packing.reversal
@@ -90,7 +90,7 @@ def sweep(potentials: Potentials, want: Want, weight: Tensor | None, spread: flo
 def _forward(
     packing: Packing, message: Tensor, scale: Tensor, shared: Tensor, shift: Tensor, local: _Local | None, rest: int
 ) -> Tensor:
-    """[B] log Z alone; `message` is p, and is written over."""
+    """[B] log Z alone; `message` is p, and is overwritten."""
     before = message
     for t, (m, row_scale) in enumerate(
         zip(message.split(packing.batch_sizes), scale.split(packing.batch_sizes), strict=True)
@@ -114,7 +114,7 @@ _Local = tuple[Tensor, Tensor]
 def _tables(potentials: Potentials, spread: float) -> tuple[Tensor, Tensor, _Local | None]:
     """exp of the bigram log-potentials, scaled to lie within e^(+-spread/2): shared [j, k], log of their scale, local.
 
-    Without local ones the labels are padded to a multiple of four by zeros: a product takes two thirds of the time for it.
+    Without local ones the labels are padded with zeros to a multiple of four, which makes a product a third faster.
     """
     table = shared_or_zero(potentials.bigram, potentials.unary, 2)
     shift = table.max() - spread / 2
@@ -124,8 +124,8 @@ def _tables(potentials: Potentials, spread: float) -> tuple[Tensor, Tensor, _Loc
     return nn.functional.pad(shared, (0, -len(table) % 4) * 2), shift, None
 
 
-def _normalised(unary: Tensor, labels: int) -> tuple[Tensor, Tensor]:
-    """exp(unary) [N, Y] as rows that sum to one, padded by zeros to so many labels; [N] log of their sums, float64."""
+def _normalise(unary: Tensor, labels: int) -> tuple[Tensor, Tensor]:
+    """exp(unary) [N, Y] normalised to rows that sum to one, zero-padded to `labels`; and [N] log of the row sums, float64."""
     low, high = unary.aminmax()
     as_it_is = max(float(high), -float(low)) <= SAFE_RANGE[1, unary.dtype]  # as a rule; else each row less its maximum
     top = unary.new_zeros(()) if as_it_is else unary.amax(1, keepdim=True)
@@ -138,14 +138,14 @@ def _normalised(unary: Tensor, labels: int) -> tuple[Tensor, Tensor]:
 def _steps_without_scaling(spread: float, dtype: torch.dtype) -> int:
     """Steps of a chain of order 1 from one scaling to the next, at least two.
 
-    Each moves the sum of a message, and what arrives, by spread / 2 at most, for p sums to one. The product of what arrives
-    from both sides has twice that, and keeps what the safe range keeps as long as all steps move it by twice that range.
+    Each changes the sum of a message by spread / 2 at most, for p sums to one. The product of the two messages changes by
+    twice that, and stays as exact as the safe range promises while all steps together change it by twice that range.
     """
     return int(2 * SAFE_RANGE[1, dtype] / max(spread, 1e-3))
 
 
 def _sum_logs(packing: Packing, scale: Tensor, ends: Tensor, shift: Tensor, local: _Local | None) -> Tensor:
-    """[B] log Z: all that rows were divided by, as logs [N], and the log of what is left in the last ones [B, Y]."""
+    """[B] log Z: the logs [N] of what the rows were divided by, and the log of the sums of the last ones [B, Y]."""
     later = slice(packing.offsets[1], packing.offsets[-1])
     scale[later] += shift if local is None else local[1][later].double() + shift
     return sum_rows(scale, packing) + ends.sum(1).log()
@@ -156,6 +156,6 @@ def _step_local(before: Tensor, table: Tensor, packing: Packing, t: int, out: Te
     size = before.shape[1]
     here = slice(packing.offsets[t], packing.offsets[t + 1])
     torch.sum(before[0].T[:, None, :] * table[:, :, here], 0, out=out[0].T)
-    # the t-th row of a sequence turned round is reached over the edge of the row before it
+    # the t-th row of a reversed sequence is reached over the edge of the row before it
     rows = packing.reversal[packing.offsets[t - 1] : packing.offsets[t - 1] + size]
     torch.sum(before[1].T[None, :, :] * table[:, :, rows], 1, out=out[1].T)

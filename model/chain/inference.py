@@ -82,7 +82,7 @@ def _score(potentials: Potentials, labels: Tensor, codes: dict[int, Tensor]) -> 
 
 
 def _codes(potentials: Potentials, labels: Tensor) -> dict[int, Tensor]:
-    """By n, for n-grams that have potentials: the entry of a flat table that each of the last rows has."""
+    """By n, for n-grams that have potentials: each row's index into the flattened table; for the last rows, which have one."""
     packing = potentials.packing
     codes, code = {}, labels
     for n in range(2, min(potentials.order + 1, len(packing.batch_sizes)) + 1):
@@ -109,7 +109,7 @@ def log_likelihood(potentials: Potentials, labels: Tensor) -> Tensor:
 
 
 def partial_log_likelihood(potentials: Potentials, labels: Tensor) -> Tensor:
-    """[B] log p of the labels [N] that are known, those of -1 summed out: constrained log Z less log Z; differentiable.
+    """[B] log p of the known labels among [N], those of -1 summed out: constrained log Z minus log Z; differentiable.
 
     Raises:
         ValueError: a sequence whose log-potentials leave no label sequence possible.
@@ -171,27 +171,27 @@ def entropy(potentials: Potentials) -> Tensor:
     """
     with torch.no_grad():
         p = potentials.detach().to(torch.float64)
-        values = [_entropy(p.of_sequence(n).without_offsets()[0]) for n in range(len(p.packing.lengths))]
+        values = [_entropy(p.select_sequence(n).without_offsets()[0]) for n in range(len(p.packing.lengths))]
     return torch.stack(values).to(potentials.unary.dtype)
 
 
 def _entropy(potentials: Potentials) -> Tensor:
-    """log Z less the expected score of one sequence; in float64, for both are large where their difference is small."""
+    """log Z minus the expected score of one sequence; in float64, for both are large where their difference is small."""
     tables = potentials.tensors()
     log_z, expected = log_z_and_gradients(potentials, Want(*(table is not None for table in tables)))
     _check_possible(log_z)
     value = log_z[0]
     for table, counts in zip(tables, expected, strict=True):
-        if table is not None and counts is not None:  # what is not expected adds nothing, though it be -inf
+        if table is not None and counts is not None:  # a count of 0 adds nothing, even where the potential is -inf
             value = value - torch.where(counts > 0, table * counts, 0.0).sum()
     return value.clamp_min(0.0)
 
 
 class _NegativeLogLikelihood(torch.autograd.Function):
-    """-log p(y | x) of the labels given, or log Z without any; the backward pass is a multiplication.
+    """-log p(y | x) of the given labels, or log Z without any; the backward pass is a multiplication.
 
-    The gradient of log Z is what the chain expects, which the same sweeps compute; that of -log p(y | x) is this less what
-    the labels have.
+    The gradient of log Z is the expected counts, which the same sweeps compute; that of -log p(y | x) is the expected counts
+    minus those of the labels.
     """
 
     @staticmethod

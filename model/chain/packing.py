@@ -21,7 +21,7 @@ CPU = torch.device("cpu")
 
 @dataclass(frozen=True, eq=False)
 class Packing:
-    """Where each segment of each sequence lies in the packed rows.
+    """The position of each segment of each sequence in the packed rows.
 
     Args:
         lengths: segments of each sequence, longest first, all >= 1.
@@ -62,7 +62,7 @@ class Packing:
     def batch_sizes(self) -> tuple[int, ...]:
         """[T] sequences that have a position t."""
         sizes: list[int] = []
-        for b in range(len(self.lengths), 0, -1):  # the first b sequences go on to where the shortest of them ends
+        for b in range(len(self.lengths), 0, -1):  # the first b sequences last until the shortest of them ends
             sizes += [b] * (self.lengths[b - 1] - len(sizes))
         return tuple(sizes)
 
@@ -110,7 +110,7 @@ class Packing:
         """[N] row of the segment `step` positions later in the same sequence (earlier if negative), or -1 past an edge."""
         if step not in self._neighbours:
             far = min(abs(step), len(self.batch_sizes))
-            later = np.arange(self.offsets[far], self.rows)  # all that have a row so much earlier
+            later = np.arange(self.offsets[far], self.rows)  # all rows with a row `far` positions earlier
             time, sequence = (x[self.offsets[far] :] for x in self._time_sequence)
             earlier = self._offsets[time - far] + sequence
             rows = np.full(self.rows, -1)
@@ -127,20 +127,20 @@ class Packing:
 
     @cached_property
     def reversal(self) -> Tensor:
-        """[N] for each packed row, the row that takes its place when every sequence is turned round; its own inverse."""
+        """[N] for each packed row, the row that takes its place when every sequence is reversed; its own inverse."""
         time, sequence = self._time_sequence
         rows = self._offsets[np.asarray(self.lengths)[sequence] - 1 - time] + sequence
         return torch.from_numpy(rows).to(self.device)
 
     @cached_property
     def from_concatenated(self) -> Tensor:
-        """[N] for each packed row, its row where the sequences lie one after the other (in the packing's order)."""
+        """[N] for each packed row, its row in the concatenation of the sequences (in the packing's order)."""
         time, sequence = self._time_sequence
         starts = np.concatenate([[0], np.cumsum(self.lengths)[:-1]])
         return torch.from_numpy(starts[sequence] + time).to(self.device)
 
     def split(self, packed: Tensor) -> list[Tensor]:
-        """Packed rows [N, ...] as one tensor [T_b, ...] a sequence, in the packing's order."""
+        """Packed rows [N, ...] as one tensor [T_b, ...] per sequence, in the packing's order."""
         concatenated = torch.empty_like(packed)
         concatenated[self.from_concatenated] = packed
         return list(concatenated.split(list(self.lengths)))

@@ -1,4 +1,4 @@
-"""Log-potentials of a batch of chains, and the steps in the log domain that everything slow but simple is made of.
+"""Log-potentials of a batch of chains, and the steps in the log domain that the simple, slow algorithms consist of.
 
 Axes: see the package.
 """
@@ -16,7 +16,7 @@ from phonechain.model.chain.packing import Packing
 
 
 class Want(NamedTuple):
-    """Of which potentials the gradients are asked for."""
+    """The potentials whose gradients are wanted."""
 
     unary: bool = False
     bigram: bool = False
@@ -26,10 +26,10 @@ class Want(NamedTuple):
 
 
 class Gradients(NamedTuple):
-    """Gradients of log Z in the potentials, of their shapes; None where not asked for.
+    """Gradients of log Z with respect to the potentials, of the same shapes; None where not wanted.
 
-    Those of `unary`, `edge` and `hyperedge` are the marginals of one, two and three labels; those of the shared tables sums
-    of them.
+    Those of `unary`, `edge` and `hyperedge` are the marginals of one, two and three labels; those of the shared tables are
+    sums of these.
     """
 
     unary: Tensor | None = None
@@ -39,11 +39,11 @@ class Gradients(NamedTuple):
     hyperedge: Tensor | None = None
 
     def ngrams(self, n: int) -> tuple[Tensor | None, Tensor | None]:
-        """Of the shared table of n-grams and of the one that depends on the input, n = 2 or 3."""
+        """The gradients of the shared table of n-grams and of the input-dependent one, n = 2 or 3."""
         return (self.bigram, self.edge) if n == 2 else (self.trigram, self.hyperedge)
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Gradients:
-        """With the function of each."""
+        """Apply a function to each gradient."""
         return Gradients(*(None if x is None else function(x) for x in self))
 
 
@@ -52,7 +52,7 @@ class Potentials:
     """Log-potentials of a batch of chains. `order` is 2 if there is any trigram table.
 
     Args:
-        packing: where the rows belong.
+        packing: positions of the rows.
         unary: [N, Y] of the label of each row.
         bigram: [Y, Y] of (y_{t-1}, y_t), the same at every position; or None.
         edge: [N, Y, Y] of (y_{t-1}, y_t), dependent on the input; the rows of first positions are not read; or None.
@@ -81,11 +81,11 @@ class Potentials:
         return (self.unary, self.bigram, self.edge, self.trigram, self.hyperedge)
 
     def ngrams(self, n: int) -> tuple[Tensor | None, Tensor | None]:
-        """The shared table of n-grams and the one that depends on the input, n = 2 or 3."""
+        """The shared table of n-grams and the input-dependent one, n = 2 or 3."""
         return (self.bigram, self.edge) if n == 2 else (self.trigram, self.hyperedge)
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Potentials:
-        """With the function of each table."""
+        """Apply a function to each table."""
 
         def each(table: Tensor | None) -> Tensor | None:
             return None if table is None else function(table)
@@ -100,12 +100,12 @@ class Potentials:
     def to(self, dtype: torch.dtype) -> Potentials:
         return self.map(lambda table: table.to(dtype))
 
-    def scaled(self, factor: float) -> Potentials:
+    def scale(self, factor: float) -> Potentials:
         """All log-potentials times `factor`: the chain at temperature 1 / factor."""
         return self.map(lambda table: table * factor)
 
     def without_offsets(self) -> tuple[Potentials, Tensor]:
-        """The same distribution with 0 as the largest log-potential of each row or shared table; [B] log of what went, float64."""
+        """The same distribution, the maximum of each row or shared table subtracted; and their sums [B], float64."""
         packing = self.packing
         rows = self.unary.new_zeros(packing.rows, dtype=torch.float64)
         tables: list[Tensor | None] = []
@@ -122,7 +122,7 @@ class Potentials:
         assert unary is not None
         return Potentials(packing, unary, *others), sum_rows(rows, packing)
 
-    def of_sequence(self, sequence: int) -> Potentials:
+    def select_sequence(self, sequence: int) -> Potentials:
         """One sequence as a batch of its own."""
         rows = self.packing.rows_of(sequence)
         local = [None if x is None else x.index_select(0, rows) for x in (self.edge, self.hyperedge)]
@@ -158,7 +158,7 @@ def triple_table(potentials: Potentials, here: slice) -> Tensor:
 
 
 def shared_or_zero(table: Tensor | None, like: Tensor, dims: int) -> Tensor:
-    """The table itself, or zeros [Y] * dims of the kind of `like` [N, Y] where there is none."""
+    """The table itself, or if it is None zeros [Y] * dims with the dtype and device of `like` [N, Y]."""
     return like.new_zeros((like.shape[1],) * dims) if table is None else table
 
 

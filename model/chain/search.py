@@ -66,13 +66,13 @@ def k_best(potentials: Potentials, k: int) -> tuple[Tensor, Tensor]:
             score = best
             back.append(where.to(small))
         finals.append(score)
-        return _follow(p, k, finals, back)
+        return _trace_back(p, k, finals, back)
 
 
 def viterbi_in_windows(potentials_of: Callable[[slice], Potentials], length: int, size: int) -> Tensor:
     """[T] the most probable labels of one long sequence, `size` positions at a time; no gradient.
 
-    The potentials of a window are let go of after it; what stays is an index for each state of each position.
+    The potentials of a window are released after it; one index for each state of each position is kept.
 
     Args:
         potentials_of: the potentials of some positions; `edge` and `hyperedge` have to be those of the whole sequence.
@@ -114,7 +114,7 @@ def viterbi_in_windows(potentials_of: Callable[[slice], Potentials], length: int
         return found
 
 
-def _follow(p: Potentials, k: int, finals: list[Tensor], back: list[Tensor]) -> tuple[Tensor, Tensor]:
+def _trace_back(p: Potentials, k: int, finals: list[Tensor], back: list[Tensor]) -> tuple[Tensor, Tensor]:
     packing, y = p.packing, p.labels
     labels = torch.zeros(k, packing.rows, dtype=torch.long, device=p.unary.device)
     scores = p.unary.new_full((k, len(packing.lengths)), float("-inf"))

@@ -4,7 +4,7 @@ Axes: see the package.
 
     alpha_t[b, j, k]  =  p_t[b, k]  sum_i alpha_{t-1}[b, i, j] E[i, j, k]
 
-A step is one matrix product a middle label j. Every position is scaled.
+A step is one matrix product per middle label j. Every position is scaled.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from phonechain.model.chain.scaling import local_table
 
 
 def sweep(potentials: Potentials, want: Want, weight: Tensor | None) -> tuple[Tensor, Gradients]:
-    """log Z [B], float64, and its gradients where wanted, weighted by sequence if asked."""
+    """log Z [B], float64, and its gradients where wanted, weighted by sequence if given."""
     by_products = potentials.hyperedge is None and not want.hyperedge
     if potentials.labels % 4 and by_products:
-        return _padded(potentials, want, weight)
+        return _sweep_padded(potentials, want, weight)
     forward = _forward(potentials, by_products)
     return forward.log_z, (_backward(forward, want, weight) if any(want) else Gradients())
 
@@ -77,21 +77,21 @@ class _Tables:
 
 @dataclass(frozen=True)
 class _Forward:
-    """What the forward sweep of order 2 leaves for the backward one.
+    """The result of the forward sweep of order 2, as the backward sweep needs it.
 
-    States are pairs. Arrays of position t are [y_t, y_{t-1}, sequence], for y_t is the middle label of the next step, and a
-    step is a product for each middle label. The products leave out a factor that depends on one label only; it is multiplied
-    into what they give on the way to its place, where the labels have changed their order:
+    States are pairs. Arrays of position t are [y_t, y_{t-1}, sequence], because y_t is the middle label of the next step, and
+    a step is one product per middle label. The products leave out a factor that depends on one label only; the result is
+    multiplied by it when it is copied to its place, where the labels have changed their order:
 
         a_t[j, k] = alpha_t[j, k] / p_t[k]        a_{t+1}[k, l] = p_t[k] sum_j E[j, k, l] a_t[j, k]
         v_t[j, k] = p_t[k] beta_t[j, k]           v_{t-1}[i, j] = sum_k E[i, j, k] u_t[j, k],   u_t = p_{t-1}[j] v_t
 
-    a_t v_t is then p(y_{t-1}, y_t | x), and E a_{t-1} u_t that of three labels. Local bigrams come into a_t and u_t, local
+    a_t v_t is then p(y_{t-1}, y_t | x), and E a_{t-1} u_t that of three labels. Local bigrams go into a_t and u_t, local
     trigrams into E.
 
     Attributes:
-        widths: sequences that position t computes, batch_sizes[t] or more: from 12 on in eights, on which the products take
-            half the time. What is added runs along with p = 1 and beta = 0, and comes into nothing.
+        widths: sequences computed at position t, batch_sizes[t] or more: from 12 up a multiple of eight, on which the products
+            take half the time. The added ones have p = 1 and beta = 0, and do not affect the result.
         columns: [N] column of each packed row where these are more, else None.
         log_z: [B], float64.
         p: for each position [k, widths[t]], scaled.
@@ -158,8 +158,8 @@ def _forward(potentials: Potentials, by_products: bool) -> _Forward:
     return _Forward(packing, widths, columns, sum_rows(rows, packing), p, a, tables)
 
 
-class _Expected:
-    """What the backward sweep collects: marginals by position, and sums of them over positions."""
+class _Expectations:
+    """The marginals that the backward sweep collects: by position, and summed over positions."""
 
     def __init__(self, forward: _Forward, want: Want) -> None:
         self.forward, self.want = forward, want
@@ -184,7 +184,7 @@ class _Expected:
             torch.sum(joint, 0, out=self.unary[0][:, : joint.shape[2]])
 
     def add_triples(self, t: int, left: Tensor, u: Tensor) -> None:
-        """Of position t from a_{t-1} [j, i, b] and u_t [j, k, b], with the shared trigrams."""
+        """p(y_{t-2}, y_{t-1}, y_t) of position t from a_{t-1} [j, i, b] and u_t [j, k, b], with the shared trigrams."""
         if self.counts is not None:
             self.counts.baddbmm_(left, u.transpose(1, 2))
         if self.triple is not None:
@@ -193,7 +193,7 @@ class _Expected:
             self.triple[..., here] = left.transpose(0, 1)[:, :, None] * shared * u
 
     def add_local_triples(self, t: int, left: Tensor, moved: Tensor) -> None:
-        """Of position t from a_{t-1} [j, i, b] and E u_t [i, j, k, b], with its own trigrams; `moved` is written over."""
+        """The same from a_{t-1} [j, i, b] and E u_t [i, j, k, b], with the position's own trigrams; overwrites `moved`."""
         if self.counts is None and self.triple is None:
             return
         moved.mul_(left.transpose(0, 1)[:, :, None])
@@ -203,7 +203,7 @@ class _Expected:
             self.triple[..., self.offsets[t] : self.offsets[t + 1]] = moved
 
     def gradients(self, ends: Tensor) -> Gradients:
-        """All of it; `ends` [B] is what a sequence starts from at its last position."""
+        """All gradients; `ends` [B] is the value that each sequence starts from at its last position."""
         alone = slice(self.sizes[1] if len(self.sizes) > 1 else 0, self.sizes[0])  # sequences of one position
         self.unary[0][:, alone] = self.forward.p[0][:, alone] * ends[alone]
         columns, where = self.columns, self.forward.columns
@@ -225,8 +225,8 @@ def _backward(forward: _Forward, want: Want, weight: Tensor | None) -> Gradients
     packing, widths, p, a, tables = forward.packing, forward.widths, forward.p, forward.a, forward.tables
     y, sizes, offsets = len(tables.both), packing.batch_sizes, packing.offsets
     steps = len(sizes)
-    expected = _Expected(forward, want)
-    # everything is linear in what a sequence starts from at its last position: one, or its weight
+    expected = _Expectations(forward, want)
+    # everything is linear in the value that a sequence starts from at its last position: one, or its weight
     ends = p[0].new_ones(sizes[0]) if weight is None else weight
     v_room, u_room, room = (ends.new_empty(y * y * widths[min(1, steps - 1)]) for _ in range(3))
     v = ends.new_empty(y, y, 0)  # [k, j, b]
@@ -259,8 +259,8 @@ def _backward(forward: _Forward, want: Want, weight: Tensor | None) -> Gradients
     return expected.gradients(ends)
 
 
-def _padded(potentials: Potentials, want: Want, weight: Tensor | None) -> tuple[Tensor, Gradients]:
-    """The same with labels of probability zero added up to a multiple of four: the products are a third faster for it."""
+def _sweep_padded(potentials: Potentials, want: Want, weight: Tensor | None) -> tuple[Tensor, Gradients]:
+    """`sweep` with labels of probability zero added, up to a multiple of four, which makes the products a third faster."""
     y, extra = potentials.labels, (0, -potentials.labels % 4)
 
     def pad(x: Tensor, by: tuple[int, ...]) -> Tensor:  # lower than anything else, so that it raises no maximum

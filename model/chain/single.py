@@ -6,12 +6,12 @@
     s_t[j, k]     =  sum_i E[i, j, k] x_{t-1}[i, j],     x_t = s_t w_t over its sum      (forward)
     b_{t-1}[i, j] =  sum_k E[i, j, k] u_t[j, k],         u_t = b_t w_t over its sum      (backward)
 
-w_t[j, k] holds what is of the position: p_t[k], and its local bigrams. s_t u_t is p(y_{t-1}, y_t | x) but for a factor, and
-E x_{t-1} u_t that of three labels. Both messages are kept with the middle label of the next product first: s as [j, k],
+w_t[j, k] holds the position's own terms: p_t[k], and its local bigrams. s_t u_t is proportional to p(y_{t-1}, y_t | x), and
+E x_{t-1} u_t to that of three labels. Both messages are kept with the middle label of the next product first: s as [j, k],
 b as [j, i].
 
-In windows the forward messages at their beginnings are computed first, and then each window, the last one first, with the
-forward message before it and the backward one after it. So memory is that of a window, in exchange for a second forward sweep.
+With windows, the forward messages at their beginnings are computed first, and then each window, the last one first, from the
+forward message before it and the backward one after it. So memory is that of one window, at the cost of a second forward sweep.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class WindowMarginals:
     log_z: Tensor
 
 
-def in_windows(
+def sweep_windows(
     potentials_of: Callable[[slice], Potentials], length: int, size: int, want: Want
 ) -> Iterator[WindowMarginals]:
     """Marginals of a sequence of `length` positions, `size` of them at a time and the last ones first; no gradient.

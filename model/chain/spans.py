@@ -1,4 +1,4 @@
-"""The probability that all labels of a stretch are given ones, such as those of a word.
+"""The probability of given labels over a span, such as a word.
 
 Axes: see the package. With pair and single marginals p, and messages beta from the end of the sequence,
 
@@ -45,7 +45,7 @@ def span_log_probabilities(potentials: Potentials, labels: Tensor, spans: Sequen
         y = labels.tolist()
         found = marginals(p, pairs=p.order == 2)
         after = _messages(p)
-        gained = [0.0, *(_gain(p, y, t) for t in range(1, length))]
+        gained = [0.0, *(_step_score(p, y, t) for t in range(1, length))]
         values = []
         for a, b in spans:
             first = a + p.order - 1  # of the conditional steps
@@ -56,7 +56,10 @@ def span_log_probabilities(potentials: Potentials, labels: Tensor, spans: Sequen
                     found.unary[a, y[a]] if p.order == 1 or found.pair is None else found.pair[first, y[a], y[first]]
                 )
                 log = (
-                    start.log() + sum(gained[first + 1 : b]) + _at(after[b - 1], y, b - 1) - _at(after[first], y, first)
+                    start.log()
+                    + sum(gained[first + 1 : b])
+                    + _message_at(after[b - 1], y, b - 1)
+                    - _message_at(after[first], y, first)
                 )
             values.append(log.masked_fill(log.isnan(), float("-inf")))  # where the start is impossible
         return torch.stack(values) if values else p.unary.new_zeros(0)
@@ -77,8 +80,8 @@ def _messages(p: Potentials) -> list[Tensor]:
     return found[::-1]
 
 
-def _gain(p: Potentials, y: Sequence[int], t: int) -> float:
-    """The log-potentials that end at t, of the labels given."""
+def _step_score(p: Potentials, y: Sequence[int], t: int) -> float:
+    """Sum of the log-potentials that end at t, for the given labels."""
     here = slice(t, t + 1)
     value = p.unary[t, y[t]] + edge_table(p, here)[0, y[t - 1], y[t]]
     if p.order == 2 and t > 1:
@@ -86,5 +89,5 @@ def _gain(p: Potentials, y: Sequence[int], t: int) -> float:
     return float(value)
 
 
-def _at(message: Tensor, y: Sequence[int], t: int) -> Tensor:
+def _message_at(message: Tensor, y: Sequence[int], t: int) -> Tensor:
     return message[y[t]] if message.dim() == 1 else message[y[t - 1], y[t]]

@@ -1,4 +1,4 @@
-"""log Z of a chain and its gradients, which are the marginals: by the sweeps of its order, or by sums of logs.
+"""log Z of a chain and its gradients, which are the marginals: by the sweeps of its order, or in logarithms.
 
 Axes: see the package.
 
@@ -19,9 +19,9 @@ from phonechain.model.chain.scaling import SAFE_RANGE
 
 
 def log_z_and_gradients(potentials: Potentials, want: Want, weight: Tensor | None = None) -> tuple[Tensor, Gradients]:
-    """log Z [B], float64, and its gradients in the five potentials where wanted, weighted by sequence if asked.
+    """log Z [B], float64, and its gradients with respect to the five potentials where wanted, weighted by sequence if given.
 
-    Potentials of -inf are exact, at the price of the logs; a sequence without any possible labels has log Z = -inf and
+    Potentials of -inf are handled exactly, in logarithms; a sequence without any possible labels has log Z = -inf and
     gradients of zero.
     """
     dtype = potentials.unary.dtype
@@ -32,7 +32,7 @@ def log_z_and_gradients(potentials: Potentials, want: Want, weight: Tensor | Non
         log_z, grads = log_z_and_gradients(potentials.to(torch.float64), want, wide)
         return log_z, grads.map(lambda g: g.to(dtype))
     if not spread <= SAFE_RANGE[order, torch.float64]:
-        return _nothing(potentials, want) if _has_nan(potentials) else _by_logs(potentials, want, weight)
+        return _all_nan(potentials, want) if _has_nan(potentials) else _sweep_logs(potentials, want, weight)
     if order == 1:
         log_z, grads = first_order.sweep(potentials, want, weight, spread)
     elif len(potentials.packing.lengths) == 1:
@@ -42,7 +42,7 @@ def log_z_and_gradients(potentials: Potentials, want: Want, weight: Tensor | Non
     if math.isfinite(float(log_z.sum())) or _has_nan(potentials):
         return log_z, grads
     wide = None if weight is None else weight.double()  # unaries of -inf at all labels of a position
-    log_z, grads = _by_logs(potentials.to(torch.float64), want, wide)
+    log_z, grads = _sweep_logs(potentials.to(torch.float64), want, wide)
     return log_z, grads.map(lambda g: g.to(dtype))
 
 
@@ -68,8 +68,8 @@ def _has_nan(potentials: Potentials) -> bool:
     return any(x is not None and bool(x.isnan().any()) for x in potentials.tensors())
 
 
-def _nothing(potentials: Potentials, want: Want) -> tuple[Tensor, Gradients]:
-    """NaN, as asked for."""
+def _all_nan(potentials: Potentials, want: Want) -> tuple[Tensor, Gradients]:
+    """NaN as log Z and as every wanted gradient."""
     unary = potentials.unary
     n, y = unary.shape
     shapes = ((n, y), (y, y), (n, y, y), (y, y, y), (n, y, y, y))
@@ -77,8 +77,8 @@ def _nothing(potentials: Potentials, want: Want) -> tuple[Tensor, Gradients]:
     return unary.new_full((len(potentials.packing.lengths),), torch.nan, dtype=torch.float64), Gradients(*grads)
 
 
-def _by_logs(potentials: Potentials, want: Want, weight: Tensor | None) -> tuple[Tensor, Gradients]:
-    """The same by sums of logs and automatic differentiation: slow, and right for any potentials below +inf."""
+def _sweep_logs(potentials: Potentials, want: Want, weight: Tensor | None) -> tuple[Tensor, Gradients]:
+    """The same in logarithms with automatic differentiation: slow, but correct for any potentials below +inf."""
     potentials, shift = potentials.without_offsets()
     with torch.enable_grad():
         n, y = potentials.unary.shape
@@ -95,7 +95,7 @@ def _by_logs(potentials: Potentials, want: Want, weight: Tensor | None) -> tuple
         log_z = _log_z(Potentials(potentials.packing, unary, *tables))
         asked = [x for x in leaves if x is not None and x.requires_grad]
         total = (log_z if weight is None else log_z * weight)[log_z.isfinite()].sum()
-        # nothing depends on an n-gram table alone where no sequence is that long
+        # log Z does not depend on an n-gram table where no sequence is that long
         found = torch.autograd.grad(total, asked, allow_unused=True) if total.requires_grad else [None] * len(asked)
     grads = iter(torch.zeros_like(x) if g is None else g for x, g in zip(asked, found, strict=True))
     return log_z.detach() + shift, Gradients(*(next(grads) if wanted else None for wanted in want))

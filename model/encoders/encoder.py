@@ -1,9 +1,9 @@
-"""Encoders: what factors see of a segment, `[N, E]`, from its features, the frames and the segments around it.
+"""Encoders: the input of the factors for each segment, `[N, E]`, from its features, frames and neighbouring segments.
 
-    N  packed rows (see model/chain/packing.py)      D  segment features      E  what an encoder gives, its `width`
+    N  packed rows (see model/chain/packing.py)      D  segment features      E  width of the encoding
 
-Every encoder has one interface, so that any factor, chain and preset can stand on any of them. None lets an answer depend
-on what else is in its batch.
+Every encoder has the same interface, so that any factor, chain and preset can use any of them. With none of them does an
+answer depend on what else is in its batch.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from phonechain.model.settings import EncoderSettings
 
 
 class Encoder(nn.Module):
-    """The paper's own: factors see the D features themselves. Its subclasses learn what factors see.
+    """The paper's: factors see the D features themselves. Subclasses learn an encoding.
 
     Attributes:
         width: E.
@@ -39,14 +39,14 @@ class Encoder(nn.Module):
         return x
 
     def run_long(self, x: Tensor, frames: FrameBatch | None = None) -> LongRows:
-        """What factors see of one long recording, computed some rows at a time; outside training."""
+        """The encoding of one long recording, computed some rows at a time; not for training."""
         return LongRows(len(x), self.width, x.__getitem__)
 
 
 class RecurrentEncoder(Encoder):
     """A bidirectional LSTM over the segments, each given by its features, its pooled frames, or both.
 
-    What factors see of a segment is the states of both directions beside the projection that they read: E = 2 U + P.
+    The encoding of a segment is the states of both directions and the projection that they read: E = 2 U + P.
     """
 
     def __init__(self, settings: EncoderSettings, features: int) -> None:
@@ -90,7 +90,7 @@ class RecurrentEncoder(Encoder):
         return nn.functional.gelu(self.norm(self.projection(seen)))
 
     def run_long(self, x: Tensor, frames: FrameBatch | None = None) -> LongRows:
-        """The same; one projection of each segment is held, and the states at the seams of chunks."""
+        """The same; it holds one projection of each segment, and the states at the seams of chunks."""
         inside = x.new_empty(len(x), self.settings.width)
         states: Chunks | None = None
         if self.frames is not None:
@@ -110,7 +110,7 @@ class RecurrentEncoder(Encoder):
         return LongRows(len(x), self.width, lambda span: torch.cat([rows_of(chunks, span), inside[span]], 1))
 
     def _run(self, layer: nn.Module, rows: Tensor, packing: Packing) -> Tensor:
-        """[N, C] -> [N, 2 U]; outside training, sequences of like length at a time, so that little is padded."""
+        """[N, C] -> [N, 2 U]; outside training in groups of sequences of similar length, to save padding."""
         lengths = packing.lengths
         out: Tensor | None = None
         for begin, end in [(0, len(lengths))] if self.training else groups_of(lengths):

@@ -2,8 +2,8 @@
 
     B  sequences      F  frames of the longest      C  bands or channels      N  packed rows (segments)      U  units
 
-Half the frame rate is enough: the second convolution takes every other frame. A segment gets the exact means of the states
-over the thirds of a 3:4:3 split, as the 92 features do, and the states at its two ends, interpolated.
+Half the frame rate is enough: the second convolution has a stride of two. A segment gets the exact means of the states over
+the parts of a 3:4:3 split, as for the 92 features, and the interpolated states at its two ends.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from torch.nn import functional
 from phonechain.features.inputs import Frames
 from phonechain.features.pooling import MIN_DURATION, PARTS
 from phonechain.model.chain.packing import Packing
-from phonechain.model.encoders.long import Chunks, Kept, count_chunks, rows_of, run_layer
+from phonechain.model.encoders.long import ChunkCache, Chunks, count_chunks, rows_of, run_layer
 from phonechain.model.encoders.recurrent import CHUNK, Bidirectional, drop, groups_of, reset_linear
 from phonechain.model.settings import EncoderSettings
 
 WIDTH = 5
-"""Frames that a convolution sees."""
+"""Width of a convolution, in frames."""
 
 POOLED = 5
 """States of a segment: three means and two ends."""
@@ -130,7 +130,7 @@ class FrameEncoder(nn.Module):
         return x, counts
 
     def _convolve_piece(self, padded: Tensor, lengths: Tensor, at: int, count: int) -> Tensor:
-        """[(n + 1) // 2, b, C'] of the frames from `at` on, at most `count`, both even; with what the convolutions see around."""
+        """[(n + 1) // 2, b, C'] of at most `count` frames from `at`, both even, as if the whole sequence were convolved."""
         halo = 2 * WIDTH // 2 * 2
         before, stop = min(halo, at), min(padded.shape[1], at + count)
         here = self._convolve(padded[:, at - before : stop + halo], lengths, at - before, None).transpose(0, 1)
@@ -152,10 +152,10 @@ class FrameEncoder(nn.Module):
         lengths = torch.tensor([frames.shape[1]])
         count = count_chunks((frames.shape[1] + 1) // 2)
 
-        def convolved(k: int) -> Tensor:
+        def convolve_chunk(k: int) -> Tensor:
             return self._convolve_piece(frames, lengths, 2 * CHUNK * k, 2 * CHUNK)[:, 0]
 
-        chunks: Chunks = Kept(convolved)
+        chunks: Chunks = ChunkCache(convolve_chunk)
         for layer in self.layers:
             assert isinstance(layer, Bidirectional)
             chunks = run_layer(layer, chunks, count)
@@ -166,7 +166,7 @@ class FrameEncoder(nn.Module):
         share = self.settings.convolution_dropout
         h = functional.gelu(self.first_norm(self.first(x.transpose(1, 2)).transpose(1, 2)))
         h = drop(h, share, self.training, noise)
-        # zeros past a sequence's end, as past the batch's: else padding would reach into the last frames
+        # zeros past a sequence's end, as past the batch's; otherwise padding would leak into the last frames
         at = torch.arange(first, first + h.shape[1], device=h.device)
         h = h * (at < lengths[:, None]).to(h.dtype)[:, :, None]
         h = functional.gelu(self.second_norm(self.second(h.transpose(1, 2)).transpose(1, 2)))
@@ -174,7 +174,7 @@ class FrameEncoder(nn.Module):
 
 
 def _log_duration(times: Tensor) -> Tensor:
-    """[N, 1] of segments at `times` [N, 2], a usual one near zero."""
+    """[N, 1] log duration of segments at `times` [N, 2], near zero for a typical one."""
     return (times[:, 1:] - times[:, :1]).clamp_min(MIN_DURATION).log() - TYPICAL
 
 
@@ -192,7 +192,7 @@ def pool_states(states: Tensor, counts: Tensor, times: Tensor, column: Tensor, p
     last = counts[column] - 1
     shares = torch.tensor([0.0, *np.cumsum(PARTS)[:-1], 1.0], dtype=times.dtype, device=times.device)
     edges = times[:, :1] + (times[:, 1:] - times[:, :1]) * shares
-    # a state stands for the time around it: the one at index i for [i, i + 1) of these coordinates
+    # a state stands for the time around it: in these coordinates the one at index i for [i, i + 1)
     borders = (edges / period + 0.5).clamp_min(0).minimum((last + 1)[:, None].to(edges.dtype))
     origin = column - first * columns
     parts = [_means(flat, borders[:, k], borders[:, k + 1], last, origin, columns) for k in range(len(PARTS))]
@@ -206,7 +206,7 @@ def pool_states(states: Tensor, counts: Tensor, times: Tensor, column: Tensor, p
 
 
 def _means(flat: Tensor, begin: Tensor, end: Tensor, last: Tensor, origin: Tensor, columns: int) -> Tensor:
-    """[R, W] means of the states between two instants [R], each weighed by the time that it stands for.
+    """[R, W] means of the states between two instants [R], each weighted by the time that it stands for.
 
     `origin` [R] is where in `flat` the state at 0 of each segment's sequence would be.
     """

@@ -1,10 +1,10 @@
-"""Encoders over one long recording, some rows at a time: what factors see of it is computed when it is asked for.
+"""Encoders over one long recording, some rows at a time: the input of the factors is computed when it is needed.
 
-    T  segments      F'  states of the frame network, at half the frame rate      C  channels      E  what factors see
+    T  segments      F'  states of the frame network, at half the frame rate      C  channels      E  width of the encoding
 
-A bidirectional layer needs nothing of a chunk but its own states at both ends: one pass in each direction finds them, and then
-any chunk is computed from the rows below it. Those come the same way from the layer below, so memory is that of some chunks,
-in exchange for computing lower layers more than once. `Kept` holds as many chunks as there is room for.
+Any chunk of a bidirectional layer can be computed from the rows below it and the layer's states at the chunk's two ends, which
+one pass in each direction finds. The rows below come from the layer below in the same way, so memory is that of a few chunks,
+at the cost of computing lower layers more than once. `ChunkCache` holds as many chunks as there is room for.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from torch import Tensor
 from phonechain.model.encoders.recurrent import CHUNK, Bidirectional
 
 ROOM = 32 * 2**20
-"""Bytes of chunks that a layer may keep: the whole of some ten minutes."""
+"""Bytes of chunks that a layer may keep: all of about ten minutes."""
 
 RECENT = 2
-"""Chunks that are kept besides: rows around a seam are asked for together."""
+"""Further chunks that are kept, for rows on both sides of a seam are read together."""
 
 Chunks = Callable[[int], Tensor]
 """[n, C] of a chunk, by its number."""
 
 State = tuple[Tensor, Tensor]
-"""Of an LSTM between two chunks."""
+"""State of an LSTM between two chunks."""
 
 
 @dataclass(frozen=True)
 class LongRows:
-    """What factors see of one long recording, [T, E], computed some rows at a time.
+    """The encoding of one long recording, [T, E], computed some rows at a time.
 
     Attributes:
         length, width: T and E.
-        rows: [n, E] of some positions in a row.
+        rows: [n, E] of consecutive positions.
     """
 
     length: int
@@ -50,8 +50,8 @@ class LongRows:
         return self.rows(slice(*span.indices(self.length)[:2]))
 
 
-class Kept:
-    """Chunks, computed at most once while there is room for them; the last `RECENT` in any case."""
+class ChunkCache:
+    """Chunks, computed at most once while there is room for them; the last `RECENT` are always kept."""
 
     def __init__(self, make: Chunks, room: int = ROOM) -> None:
         self._make, self._room = make, room
@@ -73,7 +73,7 @@ class Kept:
 
 
 def count_chunks(length: int) -> int:
-    """Chunks of a sequence of so many rows."""
+    """Number of chunks in a sequence of `length` rows."""
     return -(-length // CHUNK)
 
 
@@ -94,11 +94,11 @@ def run_layer(layer: Bidirectional, below: Chunks, count: int) -> Chunks:
         x = below(k)
         return torch.cat([layer.ahead(x, before[k])[0], layer.back(x.flip(0), after[k])[0].flip(0)], 1)
 
-    return Kept(chunk)
+    return ChunkCache(chunk)
 
 
 def rows_of(chunks: Chunks, span: slice) -> Tensor:
-    """Rows in a row, out of the chunks that hold them; at least one."""
+    """Consecutive rows, at least one, from the chunks that hold them."""
     parts = []
     for k in range(span.start // CHUNK, (span.stop - 1) // CHUNK + 1):
         here = slice(max(0, span.start - k * CHUNK), min(CHUNK, span.stop - k * CHUNK))

@@ -2,8 +2,8 @@
 
     T  positions of the longest sequence      B  sequences      C  inputs      U  units of a direction
 
-The way back runs over sequences turned round inside their own length, so that padding never comes before a sequence's own
-rows. Not torch's packed sequences: their backward pass on the CPU takes ten times as long.
+The backward direction runs over sequences reversed within their own length, so that padding never precedes a sequence's own
+rows. torch's packed sequences are not used: their backward pass on the CPU takes ten times as long.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import torch
 from torch import Tensor, nn
 
 CHUNK = 4096
-"""Positions that are run at once outside training, the state handed on: an hour of sound needs the memory of a minute."""
+"""Positions run at once outside training, passing the state on: an hour of sound needs the memory of a minute."""
 
 PADDED = 200_000
 """Positions of a padded batch outside training, over all of its sequences; a single longer sequence is its own batch."""
 
 
 class Bidirectional(nn.Module):
-    """An LSTM in both directions, [T, B, C] -> [T, B, 2 U]. Rows past a sequence's end are of no meaning."""
+    """An LSTM in both directions, [T, B, C] -> [T, B, 2 U]. Rows past a sequence's end are meaningless."""
 
     def __init__(self, inputs: int, units: int) -> None:
         super().__init__()
@@ -42,13 +42,13 @@ class Bidirectional(nn.Module):
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
         if not self.training and x.shape[1] == 1 and len(x) > CHUNK:
             return self._run_long(x[: int(lengths[0])])
-        turned = turn(len(x), lengths)[:, :, None]
+        turned = reverse_index(len(x), lengths)[:, :, None]
         ahead = self._run(self.ahead, x)
         back = self._run(self.back, x.gather(0, turned.expand_as(x)))
         return torch.cat([ahead, back.gather(0, turned.expand_as(back))], 2)
 
     def _run_long(self, x: Tensor) -> Tensor:
-        """One long sequence [T, 1, C], piece by piece into the answer: nothing else is as long."""
+        """One long sequence [T, 1, C], chunk by chunk into the output: nothing else is as long."""
         units = self.ahead.hidden_size
         out, state = x.new_empty(len(x), 1, 2 * units), None
         for at in range(0, len(x), CHUNK):
@@ -70,8 +70,8 @@ class Bidirectional(nn.Module):
         return out
 
 
-def turn(longest: int, lengths: Tensor) -> Tensor:
-    """[T, B] the position that takes a position's place when each sequence is turned round; padding stays where it is."""
+def reverse_index(longest: int, lengths: Tensor) -> Tensor:
+    """[T, B] for each position, the one that takes its place when each sequence is reversed; padding stays where it is."""
     at = torch.arange(longest, device=lengths.device)[:, None]
     return torch.where(at < lengths, lengths - 1 - at, at)
 

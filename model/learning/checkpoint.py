@@ -1,4 +1,4 @@
-"""What a training run writes after each epoch, so that a run that was killed goes on from its last whole epoch."""
+"""Checkpoints, written after each epoch, so that a training run that was killed continues from its last complete epoch."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from phonechain.features.files import write_whole
 CHECKPOINT = "checkpoint.safetensors"
 
 AUXILIARY = "auxiliary."
-"""Beginning of the names of weights that training alone uses."""
+"""Prefix of the names of weights that only training uses."""
 
 
 @dataclass
 class History:
-    """What each epoch brought, and the best one.
+    """Metrics of each epoch, and which was the best.
 
     Attributes:
-        best_epoch: with the smallest dev error; 0 before the first one, and where none was better than the weights that a
-            warm start began with.
+        best_epoch: the one with the smallest dev error; 0 before the first one, and where none was better than the initial
+            weights of a warm start.
         start_error, start_nll: dev error and mean negative log posterior of these weights; None without a warm start.
-        kept: epoch whose weights the run ended with; 0 for those at the start.
+        kept: epoch whose weights the run ended with; 0 for the initial ones.
         stopped: why the run ended: "epochs", "patience" or "asked".
     """
 
@@ -43,7 +43,7 @@ class History:
     stopped: str = ""
 
     def keep_last(self) -> bool:
-        """Whether the last epoch's weights are no worse on the dev set than those that the run started from."""
+        """Whether the last epoch's weights are no worse on the dev set than the initial ones."""
         if self.start_error is None or self.start_nll is None or not self.epochs:
             return bool(self.epochs)
         last = self.epochs[-1]
@@ -51,7 +51,7 @@ class History:
 
 
 def copy_weights(model: nn.Module) -> dict[str, Tensor]:
-    """All weights and buffers, as they are now."""
+    """A copy of all current weights and buffers."""
     return {name: value.detach().clone() for name, value in model.state_dict().items()}
 
 
@@ -63,7 +63,7 @@ def write_checkpoint(
     history: History,
     best: dict[str, Tensor],
 ) -> None:
-    """Write all that the rest of the run depends on, whole or not at all."""
+    """Write everything that the rest of the run depends on, atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     tensors = {f"model/{k}": v for k, v in copy_weights(model).items()} | {f"best/{k}": v for k, v in best.items()}
     for number, state in optimizer.state_dict()["state"].items():
@@ -74,7 +74,7 @@ def write_checkpoint(
 
 
 def best_so_far(path: Path) -> tuple[dict[str, Tensor], History]:
-    """The weights of the best epoch in a checkpoint, and what each epoch brought. Raises TrainingError."""
+    """The weights of the best epoch in a checkpoint, and the history. Raises TrainingError."""
     metadata, tensors = _read(path)
     history = History()
     vars(history).update(json.loads(metadata["history"]))
@@ -93,7 +93,7 @@ def resume(
     metadata, tensors = _read(path)
     if metadata.get("identity") != identity:
         raise TrainingError(
-            f"expected the checkpoint in {path.parent.name} to be of the same data and settings, got one of others: "
+            f"the checkpoint in {path.parent.name} belongs to other data or settings: "
             "use another run directory, or remove this one"
         )
     vars(history).update(json.loads(metadata["history"]))
@@ -113,4 +113,4 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
         with safe_open(path, framework="pt") as stored:
             return stored.metadata() or {}, {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118  (not a dict)
     except (SafetensorError, OSError) as error:
-        raise TrainingError(f"expected a checkpoint at {path.name}, got a file that cannot be read: {error}") from None
+        raise TrainingError(f"cannot read the checkpoint {path.name}: {error}") from None

@@ -1,4 +1,4 @@
-"""Datasets: labelled sequences, normalised and packed into batches; with frames, augmented anew whenever they are used.
+"""Datasets: labelled sequences, normalised and packed into batches; frames are augmented each time they are used.
 
 S  sequences (utterances, their labelled runs, or pieces of them)      N  segments of all of them      D  their features
 F  frames of all of them                                               B  log-mel bands
@@ -27,7 +27,7 @@ from phonechain.model.learning.splits import cut_run, labelled_runs
 CPU = torch.device("cpu")
 
 SMALLEST_BATCH = 64
-"""Segments under which no batch is made smaller so that an epoch has more steps."""
+"""Segments below which batches are not made smaller to give an epoch more steps."""
 
 
 @dataclass(frozen=True)
@@ -46,12 +46,12 @@ class FramedSequences:
     """The frames of a dataset's sequences.
 
     Attributes:
-        values: [F, B] frames of all sequences, normalised; or, where they are augmented, as they are (float16).
+        values: [F, B] frames of all sequences, normalised; or, where they are augmented, unchanged (float16).
         starts: [S + 1] first frame of each sequence; the last entry is F.
         times: [N, 2] start and end of each segment, seconds from its sequence's first frame.
         period: seconds between two frames.
-        augmenter: what makes a training sequence of the frames; None where `values` is normalised already.
-        clipped: [F, B] the same frames of clipped sound, of which training takes some; [0, B] for none.
+        augmenter: turns the frames into a training sequence; None where `values` is already normalised.
+        clipped: [F, B] the same frames of clipped sound, which training uses now and then; [0, B] for none.
     """
 
     values: NDArray[np.float32] | NDArray[np.float16]
@@ -72,7 +72,7 @@ class Augmenter:
     """Turns recorded frames into normalised, augmented ones.
 
     Attributes:
-        speakers: [S] whose voice a sequence is.
+        speakers: [S] number of each sequence's speaker.
         statistics: of each speaker's frames, normalised over the training set.
     """
 
@@ -91,9 +91,9 @@ class Augmenter:
         *,
         clipped: bool = False,
     ) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
-        """Frames [F', B] and times [T, 2] of a sequence, from its own; the same state of `random` gives the same.
+        """Augmented frames [F', B] and times [T, 2] of a sequence; the same state of `random` gives the same result.
 
-        Clipped ones are normalised by themselves, not with the speaker's other recordings.
+        Clipped sound is normalised by itself, not with the speaker's other recordings.
         """
         mode = draw_mode(self.normaliser.normalise, random)
         frames, times, voice = augment(frames, times, self.settings, self.features, random)
@@ -102,7 +102,7 @@ class Augmenter:
             known = self.statistics[self.speakers[sequence]]
             if mode == "recording" or voice.additive or clipped:
                 known = Statistics.of(rows)
-            else:  # the speaker's other recordings, as if they had been changed in the same way
+            else:  # the speaker's other recordings, as if they had been augmented in the same way
                 std = self.normaliser.frame_std.numpy()
                 mean = voice.apply((known.mean * std + self.normaliser.frame_mean.numpy()).astype(np.float32))
                 shifted = (mean + voice.shift - self.normaliser.frame_mean.numpy()) / std
@@ -114,7 +114,7 @@ class Augmenter:
 
 
 def draw_mode(normalise: str, random: np.random.Generator) -> Mode:
-    """How a training utterance is normalised: one time in ten over the training set alone, if a model is to answer so."""
+    """How a training utterance is normalised; with "any", one in ten over the training set alone."""
     drawn = random.random()
     if normalise == "any":
         return "model" if drawn < 0.1 else "speaker" if drawn < 0.55 else "recording"
@@ -123,16 +123,16 @@ def draw_mode(normalise: str, random: np.random.Generator) -> Mode:
 
 @dataclass(frozen=True)
 class Dataset:
-    """Sequences of normalised features and label indices, one after the other.
+    """Concatenated sequences of normalised features and label indices.
 
     Attributes:
         x: [N, D] float32, possibly memory-mapped.
-        y: [N] int64; -1 where a segment is unlabelled and its label is to be summed out.
+        y: [N] int64; -1 for an unlabelled segment whose label is to be summed out.
         starts: [S + 1] first row of each sequence; the last entry is N.
         groups: [S] which utterance (or speaker) a sequence belongs to, for resampling; any integers.
         frames: their frames, for encoders that read them.
-        variants: [V, N, D] augmented features, of which training takes one in place of `x` now and then.
-        variant_share: how often.
+        variants: [V, N, D] augmented features that training uses in place of `x` now and then.
+        variant_share: probability of that.
     """
 
     x: NDArray[np.float32]
@@ -161,7 +161,7 @@ class Dataset:
         device: torch.device = CPU,
         random: np.random.Generator | None = None,
     ) -> Batch:
-        """The given sequences, packed; with `random`, augmented as training wants them."""
+        """The given sequences, packed; with `random`, augmented for training."""
         order, packing = Packing.longest_first(self.lengths[sequences], device)
         chosen = sequences[order]
         time, sequence = packing.time.cpu().numpy(), packing.sequence.cpu().numpy()
@@ -211,8 +211,8 @@ class Dataset:
     def plan(self, size: int, segments: int, updates: int, random: np.random.Generator) -> list[NDArray[np.int64]]:
         """The batches of an epoch: all sequences in random order.
 
-        Each has at most `size` sequences and `segments` segments, fewer where that takes an epoch to `updates` steps. Those
-        with frames hold sequences of like length, so that little is padded.
+        Each has at most `size` sequences and `segments` segments, or fewer if an epoch would otherwise have fewer than
+        `updates` steps. With frames, a batch has sequences of similar length, to save padding.
         """
         limit = min(segments, max(SMALLEST_BATCH, -(-len(self.y) // updates)))
         order = random.permutation(len(self))
@@ -233,7 +233,7 @@ class Dataset:
 
     @property
     def _weights(self) -> NDArray[np.int64]:
-        """[S] what a sequence takes of a batch's time."""
+        """[S] cost of each sequence: frames where there are any, else segments."""
         return self.lengths if self.frames is None else self.frames.lengths
 
 
@@ -251,8 +251,8 @@ def dataset(
     """Labelled, normalised sequences; utterances with an error, and segments without a known label, are left out.
 
     Args:
-        augmentation: what batches that are given a generator do to their sequences; None for data to test on, normalised as
-            a lone recording or, by a model that needs it, with the speaker's others.
+        augmentation: of batches that are given a generator; None for test data, which is normalised as a single recording
+            or, for a model that needs it, with the speaker's others.
         cut: whether long sequences are cut into pieces, for training.
         gaps: whether segments without a known label stay, as -1, in sequences where others have one.
     """
@@ -285,14 +285,14 @@ def dataset(
                 runs.append(len(kept))
     starts = np.concatenate([[0], np.cumsum(runs)]).astype(np.int64)
     return Dataset(
-        _rows([i.segments for i in inputs], parts, len(normaliser.mean)),
+        _join_rows([i.segments for i in inputs], parts, len(normaliser.mean)),
         np.asarray(y, dtype=np.int64),
         starts,
         np.asarray([n for n, _ in parts], dtype=np.int64),
-        _framed(
+        _join_frames(
             pieces,
             features,
-            _augmenter(normaliser, features, augmentation, good, who, parts) if augmented else None,
+            _make_augmenter(normaliser, features, augmentation, good, who, parts) if augmented else None,
             clipped if len(clipped) == len(pieces) else (),
         )
         if features.bands
@@ -301,14 +301,14 @@ def dataset(
     )
 
 
-def _rows(
+def _join_rows(
     x: Sequence[NDArray[np.float32]], parts: Sequence[tuple[int, NDArray[np.int64]]], width: int
 ) -> NDArray[np.float32]:
-    """[N, D] the rows of all sequences, one after the other."""
+    """[N, D] the rows of all sequences, concatenated."""
     return np.concatenate([np.zeros((0, width), dtype=np.float32), *(x[n][kept] for n, kept in parts)])
 
 
-def _framed(
+def _join_frames(
     pieces: Sequence[tuple[Frames, NDArray[np.float64]]],
     features: FeatureSettings,
     augmenter: Augmenter | None,
@@ -326,7 +326,7 @@ def _framed(
     )
 
 
-def _augmenter(
+def _make_augmenter(
     normaliser: Normaliser,
     features: FeatureSettings,
     augmentation: AugmentationSettings | None,
@@ -367,7 +367,7 @@ def _variants(
             lengths = [len(rows) for rows in version]
             group = np.repeat(who if mode == "speaker" else list(range(len(good))), lengths)
             rows = np.split(normaliser.apply(np.concatenate(version), group, mode=mode), np.cumsum(lengths)[:-1])
-            made.append(_rows(rows, parts, len(normaliser.mean)))
+            made.append(_join_rows(rows, parts, len(normaliser.mean)))
     if not made:
         return None, 0.0
     share = 1.0 if normaliser.normalise == "any" else augmentation.warp
@@ -375,5 +375,5 @@ def _variants(
 
 
 def _speaker(utterance: Utterance) -> str:
-    """Whose recording it is; unknown speakers are taken to be one a recording."""
+    """Key of an utterance's speaker; a recording by an unknown speaker counts as a speaker of its own."""
     return utterance.speaker if utterance.speaker is not None else f"\0{utterance.id}"

@@ -1,4 +1,4 @@
-"""From recordings to what models see of them, once for a training run: decoded, checked, and kept in a folder."""
+"""From recordings to the inputs of models, once per training run: decoded, checked, and cached in a folder."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from phonechain.features.segments import Segment, Utterance, prepare
 
 @dataclass(frozen=True)
 class Featurised:
-    """One utterance's segments (as prepared) and what a model sees of them; or the error that it met.
+    """An utterance's segments (as prepared) and the inputs of a model for them; or the error that occurred.
 
     Attributes:
-        warped: [W, T, D] the segment features once more for each warp of the filter bank that was asked for.
-        clipped: [F, B] the frames of the sound when it is clipped, [0, 0] unless asked for.
+        warped: [W, T, D] the segment features under each requested warp of the filter bank.
+        clipped: [F, B] the frames of the clipped sound; [0, 0] unless requested.
     """
 
     utterance: Utterance
@@ -52,13 +52,13 @@ def featurise(
     cache: Path | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[Featurised]:
-    """What a model sees of every utterance, in order; a bad file becomes a row with its error and no segments.
+    """Compute the inputs of a model for every utterance, in order; a bad file becomes a row with its error and no segments.
 
     Args:
-        warps: factors of the filter bank under which the segment features are wanted as well, for augmentation.
+        warps: factors of the filter bank under which the segment features are computed as well, for augmentation.
         clipping: how sound is clipped for augmentation; None for not at all.
-        cache: folder for the results of just these files, segments and settings; a second call reads them back. Frames are
-            kept at 16 bits there, and come back so the first time too.
+        cache: folder for the results of exactly these files, segments and settings; a second call reads them back. Frames
+            are stored at 16 bits, and are returned so by the first call too.
         progress: called with (done, total).
     """
     stored = None if cache is None else cache / f"features-{_fingerprint(utterances, settings, warps, clipping)}.npz"
@@ -66,7 +66,7 @@ def featurise(
         return _read_cache(stored, utterances, settings)
     results: list[Featurised] = []
     workers = min(4, os.cpu_count() or 1)
-    # one utterance a thread: the matrix library's own threads would only get in each other's way
+    # one utterance per thread: the matrix library's own threads would only get in each other's way
     with threadpool_limits(1), ThreadPoolExecutor(max_workers=workers) as pool:
         try:
             for n, result in enumerate(pool.map(lambda u: _featurise_one(u, settings, warps, clipping), utterances), 1):
@@ -77,7 +77,7 @@ def featurise(
                 results.append(result)
                 if progress is not None:
                     progress(n, len(utterances))
-        except BaseException:  # Ctrl-C, or a progress callback that stops the run: what is queued is not waited for
+        except BaseException:  # Ctrl-C, or a progress callback that stops the run: drop the queue
             pool.shutdown(wait=False, cancel_futures=True)
             raise
     if stored is not None:
@@ -165,7 +165,7 @@ def _read_cache(path: Path, utterances: Sequence[Utterance], settings: FeatureSe
     ):
         here, there = slice(at, at + int(length)), slice(frame, frame + int(frames))
         at, frame = here.stop, there.stop
-        # the boundaries may have been clipped, never reordered, so that the labels stay with their segments
+        # boundaries may have been clipped but never reordered, so the labels stay with their segments
         segments = [
             Segment(float(a), float(b), s.label)
             for (a, b), s in zip(arrays["boundaries"][here], u.segments, strict=False)

@@ -1,4 +1,4 @@
-"""From featurised utterances to a trained, calibrated model."""
+"""From the features of utterances to a trained, calibrated model."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ from phonechain.model.settings import ModelSettings, TrainingSettings, to_dict
 
 @dataclass
 class Run:
-    """A training: what it is to do, and what it has come to.
+    """A training run: its settings, and its result.
 
     Attributes:
         base, base_name, base_version: a model to start from.
-        start: what came of that, in words.
-        model: from the first epoch on; trained and calibrated at the end.
-        notices: what a person should know of the result.
+        start: what was taken from the base, in words.
+        model: set when training begins; trained and calibrated at the end.
+        notices: what a person should know about the result.
     """
 
     settings: ModelSettings
@@ -73,7 +73,7 @@ class Run:
 
         Raises:
             CorpusError: nothing to train on. TrainingError: see `train`.
-            SettingsError: gaps to sum out in a chain that is normalised locally.
+            SettingsError: gaps = "sum" with a locally normalised chain.
         """
         sum_gaps = self.training.gaps == "sum"
         if sum_gaps and self.settings.chain != "crf":
@@ -120,7 +120,7 @@ class Run:
             network, data, held, training, progress=progress, stop=stop, run_dir=run_dir,
             fingerprint=fingerprint(self.settings, labels, data, held) + self.base_version, warm=warm,
         )  # fmt: skip
-        if (kept := self._kept_notice(len(held.y))) is not None:
+        if (kept := self._base_notice(len(held.y))) is not None:
             self._tell(kept, progress)
         halve_weights(self.model)
         fitted = fit_temperature(network, held)
@@ -142,8 +142,8 @@ class Run:
         }  # fmt: skip
         return found if history.start_error is None else {**found, "start_error": history.start_error}
 
-    def _kept_notice(self, dev_segments: int) -> Notice | None:
-        """What to tell where training made the base worse; None where it did not."""
+    def _base_notice(self, dev_segments: int) -> Notice | None:
+        """A notice where training made the base worse; None where it did not."""
         history = self.history
         if history.start_error is None or history.kept == len(history.epochs):
             return None
@@ -161,7 +161,7 @@ class Run:
 
 
 def labels_of(items: Sequence[Featurised], drop: Collection[str]) -> list[str]:
-    """The labels to tell apart, sorted.
+    """The labels of the items, sorted.
 
     Raises:
         CorpusError: fewer than two, or more than `MAX_LABELS`.
@@ -183,7 +183,7 @@ def labels_of(items: Sequence[Featurised], drop: Collection[str]) -> list[str]:
 
 
 def fingerprint(settings: ModelSettings, labels: Sequence[str], *sets: Dataset) -> str:
-    """Of all that a checkpoint depends on besides the training settings."""
+    """Hash of everything, apart from the training settings, that a checkpoint depends on."""
     digest = hashlib.sha256(json.dumps([to_dict(settings), list(labels)], sort_keys=True).encode())
     for data in sets:
         arrays = [data.x, data.y, data.starts]

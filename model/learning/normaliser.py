@@ -1,9 +1,9 @@
-"""Normalising: zero mean and unit deviation over the training set, and over a speaker's or a recording's own sound.
+"""Normalisation: zero mean and unit deviation over the training set, and over a speaker's or a recording's own sound.
 
     N  segments       D  features of a segment       F  frames       B  log-mel bands
 
-A recording's frames first lose its level, so that its gain leaves no trace. The own statistics of a speaker or recording
-are mixed with the training set's as a prior (a maximum a posteriori estimate): little sound moves them little.
+A recording's level is subtracted from its frames first, so that its gain does not matter. The statistics of a speaker or
+recording are estimated with the training set's as a prior (maximum a posteriori): little sound changes them little.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from phonechain.features.inputs import Frames, Inputs
 from phonechain.features.mfcc import FeatureSettings
 
 SPEAKER_PRIOR = 30.0
-"""Segments' worth of the training set's statistics that a speaker's own are mixed with: few segments move them little."""
+"""Weight of the training set's statistics, in segments, when a speaker's own are mixed with them."""
 
 FRAME_PRIOR = 300.0
-"""The same for frames."""
+"""The same in frames."""
 
 ROWS = 1 << 15
 """Rows that are held at once in float64."""
 
 Mode = Literal["model", "recording", "speaker"]
-"""Over what is normalised besides the training set: nothing, each recording by itself, or all of a speaker's recordings."""
+"""What is normalised over, besides the training set: nothing, each recording by itself, or all of a speaker's recordings."""
 
 MODES: dict[str, tuple[Mode, ...]] = {
     "model": ("model",),
@@ -44,7 +44,7 @@ MODES: dict[str, tuple[Mode, ...]] = {
 
 @dataclass(frozen=True)
 class Statistics:
-    """Of one speaker's or recording's rows: how many, their mean and their variance, [D] or [B]."""
+    """Statistics of a speaker's or recording's rows: their number, mean and variance, [D] or [B]."""
 
     count: float
     mean: NDArray[np.float64]
@@ -62,7 +62,7 @@ class Statistics:
     def standardise(
         self, rows: NDArray[np.float32], prior: float, out: NDArray[np.float32] | None = None
     ) -> NDArray[np.float32]:
-        """Rows [N, D], normalised over the training set, normalised over these statistics as well; in `out` if given."""
+        """Normalise rows [N, D], already normalised over the training set, with these statistics; into `out` if given."""
         weight = self.count / (self.count + prior)
         mean = weight * self.mean
         variance = weight * (self.variance + (self.mean - mean) ** 2) + (1 - weight)
@@ -84,8 +84,8 @@ class Normaliser:
     Attributes:
         mean, std: [D] of the segment features.
         normalise: what `ModelSettings.normalise` says.
-        frame_mean, frame_std: [B] of the frames, their recordings' levels taken off; [0] for a model without frames.
-        level: mean level of the training recordings, which "model" takes off instead of each recording's own.
+        frame_mean, frame_std: [B] of the frames, after subtracting their recordings' levels; [0] for a model without frames.
+        level: mean level of the training recordings, which "model" subtracts instead of each recording's own.
     """
 
     mean: Tensor
@@ -122,10 +122,10 @@ class Normaliser:
         return replace(made, frame_mean=mean, frame_std=std, level=float(np.mean(levels)))
 
     def check_mode(self, mode: str | None, *, known_speakers: bool) -> Mode:
-        """The mode that `mode` asks for; None takes the best that is possible.
+        """The mode to use for `mode`; None gives the best one possible.
 
         Raises:
-            SettingsError: one that the model was not trained for.
+            SettingsError: a mode that the model was not trained for.
         """
         possible = MODES[self.normalise]
         if mode is None:
@@ -156,7 +156,7 @@ class Normaliser:
         return out
 
     def scale_frames(self, frames: Frames, features: FeatureSettings, *, own: bool) -> NDArray[np.float32]:
-        """[F, B] normalised over the training set, with the recording's own level taken off or the training set's."""
+        """[F, B] normalised over the training set, after subtracting the recording's `own` level or the training set's."""
         frames = np.asarray(frames, dtype=np.float32)
         taken = np.float32(level(frames, features) if own else self.level)
         scaled: NDArray[np.float32] = frames - taken
@@ -167,7 +167,7 @@ class Normaliser:
     def apply_inputs(
         self, items: Sequence[Inputs], features: FeatureSettings, groups: Sequence[int], mode: Mode
     ) -> list[Inputs]:
-        """Several utterances, each with the rest of its group (`groups`, one number an utterance)."""
+        """Normalise several utterances, each with the rest of its group (`groups`, one number per utterance)."""
         if not items:
             return []
         items = [i.reduce_to(features) for i in items]

@@ -1,9 +1,9 @@
-"""`--preset auto`: which system to train on a corpus, by the errors of short trainings on what they do not see.
+"""`--preset auto`: choose the system to train on a corpus by the held-out errors of short trainings.
 
-Candidates differ in what stands before the factors (the encoder of a model that is there already, one learnt anew, none), in
-the order of the chain, in size, and, for the systems of the paper, in the penalty. They are trained on a sample of the
-corpus. Where the part that is held out is too small to tell two of them apart, those that may still be the best are
-cross-validated. A tenth of the corpus that training holds out in any case is not looked at, so that its error stays honest.
+Candidates differ in the encoder (that of an existing model, a new one, none), in the order of the chain, in size, and, for the
+systems of the paper, in the penalty. They are trained on a sample of the corpus. Where the held-out part is too small to tell
+two of them apart, those that may still be the best are cross-validated. The tenth of the corpus that training holds out anyway
+is not used, so that its error stays unbiased.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ CHOICE = "choice.json"
 """Name of the file in a run's folder that keeps what was chosen."""
 
 SAMPLE = 4000
-"""Segments that candidates are trained and scored on, at most: some six minutes of speech."""
+"""Most segments that candidates are trained and scored on: about six minutes of speech."""
 
 FOLDS = 3
-"""Parts of the sample, of which one at a time is held out."""
+"""Parts of the sample, one of which is held out at a time."""
 
 ENOUGH = 1500
-"""Held-out segments from which on one fold is enough to go by."""
+"""Held-out segments from which one fold is enough."""
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A system that may be chosen, with its training; `warm`: from the encoder, or all weights, of a base."""
+    """A system that may be chosen, with its training; `warm`: starting from the encoder, or all weights, of a base."""
 
     system: Preset
     warm: bool = False
@@ -51,13 +51,13 @@ class Candidate:
 
     @property
     def name(self) -> str:
-        """What a person reads of it."""
+        """Its name for people."""
         return f"{self.system.name}{', from the base' if self.warm else ''}{f', {self.note}' if self.note else ''}"
 
 
 @dataclass
-class Scored:
-    """What is known of a candidate: wrong and scored segments of each fold, seconds, weights; or why it cannot be."""
+class CandidateScore:
+    """The result of a candidate: wrong and scored segments of each fold, seconds, weights; or why it could not be trained."""
 
     candidate: Candidate
     wrong: list[int] = field(default_factory=list)
@@ -88,18 +88,18 @@ class Scored:
 
 @dataclass(frozen=True)
 class Choice:
-    """The system that was chosen, whether it goes on from the base, and the table of all candidates, the best first."""
+    """The chosen system, and the table of all candidates, best first."""
 
     candidate: Candidate
     table: list[dict[str, Any]]
 
 
 def candidates(base: PhoneModel | None, *, framed: bool, segments: int) -> list[Candidate]:
-    """The systems that compete for a corpus of so many labelled segments.
+    """The systems that compete for a corpus of that many labelled segments.
 
     Args:
-        base: a model whose encoder, or all of whose weights, may be the start.
-        framed: whether there is sound to hear; features alone have no frames.
+        base: a model to start from, with its encoder or all its weights.
+        framed: whether there are frames, which features alone do not have.
     """
     found = []
     if base is not None and base.settings.encoder.kind != "none" and (framed or base.settings.encoder.kind != "frames"):
@@ -115,7 +115,7 @@ def candidates(base: PhoneModel | None, *, framed: bool, segments: int) -> list[
 
 
 def variations(best: Candidate) -> list[Candidate]:
-    """The best candidate with other penalties and sizes, where these matter: systems without an encoder."""
+    """The best candidate with other penalties and sizes, if it has no encoder: only there these matter."""
     system = best.system
     if system.model.encoder.kind != "none":
         return []
@@ -137,9 +137,9 @@ class Search:
     """The choice of a system for one corpus.
 
     Args:
-        training: of which seed, gaps and the most epochs count for every candidate.
+        training: its seed, gaps and maximum of epochs apply to every candidate.
         features: how sound becomes features, apart from what an encoder adds.
-        base: a model to go on from, with the name and version that are told of it.
+        base: a model to start from.
     """
 
     def __init__(
@@ -152,7 +152,7 @@ class Search:
         self.done = 0
 
     def choose_once(self, items: Sequence[Featurised], run_dir: Path | None) -> Choice:
-        """As `choose`, but for the choice that lies in the folder of a run that was broken off and was asked for the same."""
+        """As `choose`, or the stored choice of an interrupted run with the same arguments, if its folder has one."""
         asked = {"training": to_dict(self.training), "drop": list(self.drop), "warm": self.base is not None}
         path = None if run_dir is None else run_dir / CHOICE
         if path is not None and path.exists():
@@ -181,13 +181,13 @@ class Search:
         total = sum(map(count_labelled, good))
         longest = max(10, min(PIECE, total // (3 * FOLDS)))
         blocks = [block for item in good for block in split_item(item, longest)]
-        folds = deal(sample(blocks, SAMPLE, self.training.seed), FOLDS, self.training.seed)
+        folds = split_folds(sample(blocks, SAMPLE, self.training.seed), FOLDS, self.training.seed)
         framed = any(len(item.inputs.frames) for item in items)
-        entries = [Scored(self.adapt(c)) for c in candidates(self.base, framed=framed, segments=total)]
+        entries = [CandidateScore(self.adapt(c)) for c in candidates(self.base, framed=framed, segments=total)]
         for entry in entries:
             self._score(entry, folds, 0, len(entries))
         for candidate in variations(min(entries, key=lambda s: s.error).candidate):
-            entries.append(Scored(self.adapt(candidate)))
+            entries.append(CandidateScore(self.adapt(candidate)))
             self._score(entries[-1], folds, 0, len(entries))
         best = min(entries, key=lambda s: s.error)
         if best.failure or not best.segments:
@@ -204,7 +204,7 @@ class Search:
         return Choice(chosen.candidate, [s.row() for s in [chosen, *(s for s in ranked if s is not chosen)]])
 
     def adapt(self, candidate: Candidate) -> Candidate:
-        """The candidate with what the caller asked for in every case."""
+        """The candidate with the caller's settings."""
         training = candidate.system.training
         training = replace(
             training, seed=self.training.seed, held_out=self.training.held_out, gaps=self.training.gaps,
@@ -212,7 +212,7 @@ class Search:
         )  # fmt: skip
         return replace(candidate, system=replace(candidate.system, training=training))
 
-    def _score(self, entry: Scored, folds: Sequence[Sequence[Featurised]], held: int, total: int) -> None:
+    def _score(self, entry: CandidateScore, folds: Sequence[Sequence[Featurised]], held: int, total: int) -> None:
         if entry.failure or not folds[held]:
             return
         name, began = entry.candidate.name, time.perf_counter()
@@ -254,13 +254,13 @@ def count_labelled(item: Featurised) -> int:
 
 
 def split_item(item: Featurised, longest: int = PIECE) -> list[Featurised]:
-    """An item in pieces of at most so many segments, as training cuts it; those in which something is labelled."""
+    """An item in pieces of at most `longest` segments, cut as in training; pieces without labels are left out."""
     pieces = cut_run(range(len(item.segments)), item.segments, longest)
-    parts = [item] if len(pieces) == 1 else [part_of(item, piece.start, piece.stop) for piece in pieces]
+    parts = [item] if len(pieces) == 1 else [slice_item(item, piece.start, piece.stop) for piece in pieces]
     return [part for part in parts if count_labelled(part)]
 
 
-def part_of(item: Featurised, begin: int, end: int) -> Featurised:
+def slice_item(item: Featurised, begin: int, end: int) -> Featurised:
     """The segments from `begin` to before `end`, with the frames around them."""
     segments = item.segments[begin:end]
     warped = item.warped[:, begin:end] if item.warped.size else item.warped
@@ -271,7 +271,7 @@ def part_of(item: Featurised, begin: int, end: int) -> Featurised:
 
 
 def sample(blocks: Sequence[Featurised], most: int, seed: int) -> list[Featurised]:
-    """Blocks in random order, up to so many labelled segments, all of one more at most."""
+    """Blocks in random order, until they have `most` labelled segments."""
     order = np.random.default_rng([seed, 1]).permutation(len(blocks))
     chosen: list[Featurised] = []
     held = 0
@@ -283,8 +283,8 @@ def sample(blocks: Sequence[Featurised], most: int, seed: int) -> list[Featurise
     return chosen
 
 
-def deal(blocks: Sequence[Featurised], folds: int, seed: int) -> list[list[Featurised]]:
-    """The blocks in folds of about as many segments; where there are at least five speakers, each in one fold alone."""
+def split_folds(blocks: Sequence[Featurised], folds: int, seed: int) -> list[list[Featurised]]:
+    """Folds of about equally many segments; with at least five speakers, each speaker is in one fold only."""
     speakers = sorted({b.utterance.speaker for b in blocks if b.utterance.speaker is not None})
     whole = len(speakers) >= 5
     groups: dict[Any, list[Featurised]] = {}

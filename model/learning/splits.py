@@ -95,9 +95,9 @@ def labelled_runs(
 
 
 def cut_run(positions: Sequence[int], segments: Sequence[Segment], longest: int = PIECE) -> list[slice]:
-    """A run of segments in pieces of at most `longest`, each but the last of half as many at least.
+    """A run of segments in pieces of at most `longest` segments, and at least half as many in all but the last.
 
-    It is cut at the widest gap between two segments, else after the longest segment, which is a pause more often than not.
+    Cuts are at the widest gap between two segments, else after the longest segment, which is usually a pause.
     """
     pieces: list[slice] = []
     begin, count = 0, len(positions)

@@ -1,4 +1,4 @@
-"""The temperature at which a model's posteriors are most honest on data that it was not trained on (Guo et al. 2017)."""
+"""Temperature scaling: the temperature at which a model's posteriors are best calibrated on held-out data (Guo et al. 2017)."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from phonechain.model.networks.base import SequenceNetwork
 
 @dataclass(frozen=True)
 class Temperature:
-    """The temperature that a dev set asks for.
+    """The temperature fitted to a dev set.
 
     Attributes:
-        value: at which its posteriors have the least negative log-likelihood; 1 where there is no such temperature.
-        low, high: a 95 % interval, the wider one of sequences and segments taken as independent; None where there is no such
-            temperature.
-        notice: what to tell where the dev set cannot settle it, else "".
+        value: the one with the least negative log-likelihood; 1 where there is none.
+        low, high: a 95 % interval, the wider of two: with sequences, and with segments, taken as independent; None where there
+            is no such temperature.
+        notice: a message where the dev set is too small to determine it, else "".
     """
 
     value: float
@@ -33,8 +33,8 @@ class Temperature:
 
 
 def fit_temperature(model: SequenceNetwork, dev: Dataset, *, batch: int = 64) -> Temperature:
-    """The temperature at which the posteriors on `dev` are most honest: Brent's method on its logarithm, without walls."""
-    from scipy import optimize  # here, since whoever labels does not fit and would wait for it: 0.4 s
+    """The temperature with the least negative log-likelihood on `dev`, by Brent's method on its logarithm, without bounds."""
+    from scipy import optimize  # here, for labelling does not need it, and it takes 0.4 s to import
 
     model.eval()
     device = next(model.parameters()).device
@@ -43,7 +43,7 @@ def fit_temperature(model: SequenceNetwork, dev: Dataset, *, batch: int = 64) ->
             (model.encode(b.x, b.packing, b.frames), b.y, b.packing) for b in dev.batches(batch, device=device)
         ]  # fmt: skip
 
-    def surprise(log_temperature: float) -> NDArray[np.float64]:
+    def negative_log_posteriors(log_temperature: float) -> NDArray[np.float64]:
         """[N] negative log posterior of the label of each segment, in the order of the batches."""
         if abs(log_temperature) > _FARTHEST:
             return np.full(len(dev.y), np.inf)
@@ -55,21 +55,23 @@ def fit_temperature(model: SequenceNetwork, dev: Dataset, *, batch: int = 64) ->
         return np.nan_to_num(torch.cat(found).cpu().numpy(), nan=np.inf)
 
     def total(log_temperature: float) -> float:
-        return float(surprise(log_temperature).sum())
+        return float(negative_log_posteriors(log_temperature).sum())
 
     try:
         low, middle, high, *_ = optimize.bracket(total, 0.0, 0.5, grow_limit=2.0, maxiter=50)
         found = optimize.minimize_scalar(total, (low, middle, high), method="brent", options={"xtol": 1e-3})
         best = float(found.x)
-        before, at, after = (surprise(best + step) for step in (-_STEP, 0.0, _STEP))
+        before, at, after = (negative_log_posteriors(best + step) for step in (-_STEP, 0.0, _STEP))
     except (RuntimeError, ValueError):  # nothing to bracket: the same at every temperature
-        return Temperature(1.0, notice=_unsettled(dev, "their posteriors are the same at every temperature"))
+        return Temperature(
+            1.0, notice=_describe_small_dev_set(dev, "their posteriors are the same at every temperature")
+        )
     curvature = float((before - 2 * at + after).sum()) / _STEP**2
     slopes = (after - before) / (2 * _STEP)
     if not (abs(best) < _FARTHEST - 1 and 1e-6 < curvature < math.inf):
-        return Temperature(1.0, notice=_unsettled(dev, "the likelihood rises without end"))
-    # the spread of an M-estimate: each sequence's slope counts once, for the segments of one err together; the slopes of very
-    # few sequences say nothing (that of one is zero, since their sum is), so that segments count by themselves as well
+        return Temperature(1.0, notice=_describe_small_dev_set(dev, "the likelihood rises without end"))
+    # the standard error of an M-estimate: each sequence's slope counts once, for the segments of a sequence err together; with
+    # very few sequences the slopes say nothing (a single one is zero, as their sum is), so segments are counted as well
     sequence = np.concatenate([packing.sequence.cpu().numpy() + batch * n for n, (_, _, packing) in enumerate(batches)])
     clustered = np.bincount(sequence, slopes)
     variance = max(float((clustered**2).sum()), float((slopes**2).sum()))
@@ -77,12 +79,12 @@ def fit_temperature(model: SequenceNetwork, dev: Dataset, *, batch: int = 64) ->
     fit = Temperature(math.exp(best), math.exp(best - spread), math.exp(min(best + spread, _FARTHEST)))
     if spread > math.log(_WIDE) or len(dev.y) < _FEW:
         between = f"it lies between {fit.low:.2g} and {fit.high:.2g}"
-        return replace(fit, notice=_unsettled(dev, between))
+        return replace(fit, notice=_describe_small_dev_set(dev, between))
     return fit
 
 
 def describe(temperature: float, metrics: Mapping[str, Any]) -> str:
-    """What the metrics of a model file say of the fit, in a sentence; "" for files that say nothing of it.
+    """How the temperature was fitted, in a sentence, from the metrics of a model file; "" for files without them.
 
     Examples:
         >>> describe(1.25, {"temperature_low": 1.1, "temperature_high": 1.4, "dev_segments": 5000})
@@ -102,11 +104,11 @@ def describe(temperature: float, metrics: Mapping[str, Any]) -> str:
 
 
 _FARTHEST, _STEP, _WIDE, _FEW = 12.0, 0.05, 1.5, 50
-"""Log temperature past which nothing is computed; step of its derivatives; widest interval, as a factor either way, that
-goes without a notice; segments under which no interval is wide enough to be believed."""
+"""Log temperature beyond which nothing is computed; step of its numerical derivatives; widest interval, as a factor either
+way, that needs no notice; number of segments below which no interval is trusted."""
 
 
-def _unsettled(dev: Dataset, why: str) -> str:
+def _describe_small_dev_set(dev: Dataset, why: str) -> str:
     return (
         f"The dev set ({len(dev.y)} segments in {len(dev)} sequences) is too small to fit the temperature: {why}. "
         "Posteriors may be too high or too low."

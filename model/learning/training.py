@@ -1,7 +1,7 @@
 """The training loop: mini-batch Adam, or the paper's stochastic gradient steps of one utterance.
 
-Everything random in an epoch comes from a generator seeded by (seed, epoch), and a checkpoint is written after each epoch:
-a run that was killed goes on from its last whole epoch and ends with the weights of an unbroken one.
+Everything random in an epoch comes from a generator seeded by (seed, epoch), and a checkpoint is written after each epoch.
+So a run that was killed continues from its last complete epoch, and ends with the same weights as an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from phonechain.model.settings import TrainingSettings, to_dict
 __all__ = ["CHECKPOINT", "History", "Progress", "dev_error", "train"]
 
 AUXILIARY_DROPOUT = 0.4
-"""Share of the encoder's output that the auxiliary loss does not see."""
+"""Dropout of the encoder's output before the auxiliary loss."""
 
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a long run stands: `done` of `total` `unit`s of `stage`; `metrics` by name (loss, dev_error, epoch, ...)."""
+    """How far a long run is: `done` of `total` `unit`s of `stage`; `metrics` by name (loss, dev_error, epoch, ...)."""
 
     stage: str
     done: int
@@ -80,7 +80,7 @@ def train(
     device = next(model.parameters()).device
     if settings.auxiliary:
         _add_auxiliary(model, settings)
-    optimizer = _optimizer(model, settings)
+    optimizer = _make_optimizer(model, settings)
     rates = [group["lr"] for group in optimizer.param_groups]
     history, best = History(), copy_weights(model)
     identity = json.dumps({"training": to_dict(settings), "of": fingerprint}, sort_keys=True)
@@ -90,7 +90,7 @@ def train(
         history.start_error, history.start_nll = dev_error(model, dev)
         history.best_error = history.start_error
     for epoch in range(len(history.epochs) + 1, settings.epochs + 1):
-        if _finished(history, settings):
+        if _out_of_patience(history, settings):
             break
         random = np.random.default_rng([settings.seed, epoch])
         plan = data.plan(settings.batch, settings.segments, settings.updates, random)
@@ -104,7 +104,7 @@ def train(
             batch = data.batch(chosen, device, random)
             _set_rates(optimizer, rates, settings, epoch - 1 + n / len(plan), 1 / len(plan))
             optimizer.zero_grad(set_to_none=True)
-            loss, value = _losses(model, batch, settings)
+            loss, value = _compute_loss(model, batch, settings)
             if not math.isfinite(value):
                 raise TrainingError(
                     f"expected a finite loss, got {value} in epoch {epoch}: try a learning rate under {settings.learning_rate:g}",
@@ -145,8 +145,8 @@ def train(
     return history
 
 
-def _losses(model: SequenceNetwork, batch: Batch, settings: TrainingSettings) -> tuple[Tensor, float]:
-    """What is minimised, and the chain's part of it: the negative log-likelihood a segment."""
+def _compute_loss(model: SequenceNetwork, batch: Batch, settings: TrainingSettings) -> tuple[Tensor, float]:
+    """The loss to minimise, and the chain's part of it: the negative log-likelihood per segment."""
     h = model.encode(batch.x, batch.packing, batch.frames)
     loss = model.loss(h, batch.y, batch.packing)
     value = float(loss.detach())
@@ -165,9 +165,9 @@ def _add_auxiliary(model: SequenceNetwork, settings: TrainingSettings) -> None:
 
 
 def dev_error(model: SequenceNetwork, dev: Dataset, *, batch: int = 64) -> tuple[float, float]:
-    """(share of segments that are answered wrong, mean negative log posterior of the right label).
+    """(share of wrong answers, mean negative log posterior of the true label).
 
-    The answer is what the model's `decoding` says: the label most probable by itself, or that of the most probable sequence.
+    The model's `decoding` says what its answer is: the most probable label of each segment, or the most probable sequence.
     """
     model.eval()
     wrong, nll = 0, 0.0
@@ -182,7 +182,7 @@ def dev_error(model: SequenceNetwork, dev: Dataset, *, batch: int = 64) -> tuple
     return wrong / len(dev.y), nll / len(dev.y)
 
 
-def _optimizer(model: SequenceNetwork, settings: TrainingSettings) -> torch.optim.Optimizer:
+def _make_optimizer(model: SequenceNetwork, settings: TrainingSettings) -> torch.optim.Optimizer:
     groups = []
     encoder = model.encoder_parameters()
     vectors = [p for p in encoder if p.dim() == 1]  # biases and norms are not decayed
@@ -204,7 +204,7 @@ def _optimizer(model: SequenceNetwork, settings: TrainingSettings) -> torch.opti
 def _set_rates(
     optimizer: torch.optim.Optimizer, rates: list[float], settings: TrainingSettings, epochs: float, step: float
 ) -> None:
-    """The step after `epochs` of training, of which one step is `step`."""
+    """Set the learning rates after `epochs` of training, where `step` is the length of one step in epochs."""
     done = epochs / settings.epochs
     factor = {"constant": 1.0, "linear": 1.0 - done, "cosine": 0.5 + 0.5 * math.cos(math.pi * done)}[settings.schedule]
     if settings.warmup:
@@ -213,7 +213,7 @@ def _set_rates(
         group["lr"] = rate * factor
 
 
-def _finished(history: History, settings: TrainingSettings) -> bool:
+def _out_of_patience(history: History, settings: TrainingSettings) -> bool:
     return (
         settings.keep == "best"
         and bool(settings.patience)

@@ -1,4 +1,4 @@
-"""Going on from a model: its weights, or its encoder's, as the start of a training; and what a broken-off training had."""
+"""Warm starts: the weights of a model, or of its encoder, as the start of a training; recovery of an interrupted training."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from phonechain.model.settings import ModelSettings, TrainingSettings, to_dict
 Start = Literal["all", "labels", "encoder", "none"]
 
 FULL_STEP, LEAST_STEP = 20_000, 0.05
-"""Segments from which on weights that are good already are moved by a full step, and the least share of it."""
+"""Segments from which a warm start uses the full learning rate, and the least share of it for fewer segments."""
 
 
 def obstacle(base: PhoneModel, settings: ModelSettings, features: FeatureSettings, labels: Sequence[str]) -> str | None:
-    """Why not all weights of `base` can be where a model with these settings starts to learn `labels`; None if they can.
+    """Why a model with these settings and labels cannot start from all weights of `base`; None if it can.
 
-    The features and the settings of the model have to be the same, and the labels among those of the base.
+    Features and settings have to be the same, and the labels among those of the base.
     """
     if not base.features.gives_same_frames(features):
-        return "its features are others"
+        return "its features differ"
     if to_dict(base.settings) != to_dict(settings):
-        return "its settings are others"
+        return "its settings differ"
     known = set(base.labels)
     if new := [label for label in labels if label not in known]:
         count = f"{len(new)} of the {len(labels)} labels" if len(new) > 1 else "the label"
@@ -42,7 +42,7 @@ def obstacle(base: PhoneModel, settings: ModelSettings, features: FeatureSetting
 
 
 def matching_expert(base: PhoneModel, settings: ModelSettings) -> PhoneModel:
-    """Of a product of experts the one with the encoder of `settings`, else the first; another model as it is."""
+    """From a product of experts, the expert with the encoder of `settings`, else the first; any other model unchanged."""
     if not base.settings.experts:
         return base
     numbers = [n for n, expert in enumerate(base.settings.experts) if expert.encoder == settings.encoder]
@@ -52,10 +52,10 @@ def matching_expert(base: PhoneModel, settings: ModelSettings) -> PhoneModel:
 def choose_start(
     base: PhoneModel, name: str, settings: ModelSettings, features: FeatureSettings, labels: Sequence[str]
 ) -> tuple[Start, str]:
-    """What of `base` can be the start of a training, and a sentence that says so.
+    """What a training can take from `base`, and a sentence that says so.
 
-    Where at least half of the labels are the base's, and all else is equal, the others are added to its own. An encoder
-    carries over to other labels, factors and chains: it has learnt to hear, not what the phones are called.
+    Where at least half of the labels are the base's, and everything else is equal, the others are added to its own. An
+    encoder carries over to other labels, factors and chains: what it has learnt does not depend on the names of the phones.
     """
     why = obstacle(base, settings, features, labels)
     if why is None:
@@ -66,14 +66,14 @@ def choose_start(
         return "labels", f"starts from {name}, with new labels: {why}"
     kept = base.settings.encoder
     if kept.kind != "none" and kept == settings.encoder and base.features.gives_same_frames(features):
-        return "encoder", f"starts from the encoder of {name}, all else anew: {why}"
-    return "none", f"starts anew, not from {name}: {why}"
+        return "encoder", f"starts from the encoder of {name}, with new weights for the rest: {why}"
+    return "none", f"starts from new weights, not from {name}: {why}"
 
 
 def scale_step(training: TrainingSettings, segments: int) -> TrainingSettings:
-    """Settings for going on from all weights of a model with so much material: its step grows with it.
+    """Settings for a warm start from all weights of a model: the learning rate grows with the number of segments.
 
-    A few dozen segments at the full step undo in an epoch what the base was taught with a hundred thousand.
+    At the full rate, a few dozen segments undo in one epoch what the base has learnt from a hundred thousand.
     """
     if training.base_step == "full":
         return training
@@ -82,7 +82,7 @@ def scale_step(training: TrainingSettings, segments: int) -> TrainingSettings:
 
 
 def new_labels(base: PhoneModel, labels: Sequence[str]) -> list[str]:
-    """Those that the base does not know, in their order."""
+    """The labels that the base does not know, in their order."""
     known = set(base.labels)
     return [label for label in labels if label not in known]
 
@@ -90,16 +90,16 @@ def new_labels(base: PhoneModel, labels: Sequence[str]) -> list[str]:
 def extend_network(
     base: PhoneModel, labels: Sequence[str], data: Dataset, generator: torch.Generator
 ) -> SequenceNetwork:
-    """The network of a CRF with further labels after its own: for those that it knows it scores as before.
+    """The network of a CRF with new labels after its own; the scores of the known ones stay the same.
 
     Args:
-        labels: the base's, and then the new ones.
-        data: what is trained on, whose label n-grams join the base's inventory.
-        generator: of the new labels' weights.
+        labels: the base's, followed by the new ones.
+        data: the training data, whose label n-grams are added to the base's inventory.
+        generator: for the new labels' weights.
     """
     old = base.network
     sequences = [data.labels_of(n) for n in range(len(data))]
-    grams = {n: union(table, seen_ngrams(sequences, n)) for n, table in ((2, old.bigrams), (3, old.trigrams))}
+    grams = {n: merge_ngrams(table, seen_ngrams(sequences, n)) for n, table in ((2, old.bigrams), (3, old.trigrams))}
     made = type(old)(base.settings, old.features, len(labels), bigrams=grams[2], trigrams=grams[3])
     made.reset(generator)
     made.encoder.load_state_dict(old.encoder.state_dict())
@@ -107,7 +107,7 @@ def extend_network(
     assert isinstance(made, ConditionalRandomField)
     kept = {1: torch.arange(old.labels)}
     for n, table in ((2, old.bigrams), (3, old.trigrams)):
-        kept[n] = torch.searchsorted(codes(grams[n], len(labels)), codes(table, len(labels)))
+        kept[n] = torch.searchsorted(encode_ngrams(grams[n], len(labels)), encode_ngrams(table, len(labels)))
     factors = list(zip(old.factor_settings, old.factors, strict=True))
     with torch.no_grad():
         for settings, factor in zip(made.factor_settings, made.factors, strict=True):
@@ -120,7 +120,7 @@ def extend_network(
                 if name in factor.shared:
                     weight.copy_(before[name])
                 else:
-                    outputs = labels_or_grams(settings.labels, made)
+                    outputs = count_outputs(settings.labels, made)
                     rows = before[name].reshape(len(kept[settings.labels]), -1)
                     weight.view(outputs, -1)[kept[settings.labels]] = rows
         for n, new, before_it in (
@@ -134,12 +134,12 @@ def extend_network(
     return made
 
 
-def labels_or_grams(n: int, network: SequenceNetwork) -> int:
+def count_outputs(n: int, network: SequenceNetwork) -> int:
     """Outputs of a factor over n labels."""
     return network.labels if n == 1 else len(network.bigrams if n == 2 else network.trigrams)
 
 
-def codes(grams: Tensor, labels: int) -> Tensor:
+def encode_ngrams(grams: Tensor, labels: int) -> Tensor:
     """[P] a number for each n-gram [P, n], in lexicographic order."""
     found = grams.new_zeros(len(grams))
     for column in grams.unbind(1):
@@ -147,13 +147,13 @@ def codes(grams: Tensor, labels: int) -> Tensor:
     return found
 
 
-def union(table: Tensor, other: Tensor) -> Tensor:
+def merge_ngrams(table: Tensor, other: Tensor) -> Tensor:
     """[P, n] the n-grams of both inventories, in lexicographic order."""
     return torch.unique(torch.cat([table, other]), dim=0)
 
 
 def copy_network(base: PhoneModel) -> SequenceNetwork:
-    """The network of a model once more, to be trained on: with its weights and its n-gram inventory."""
+    """A copy of a model's network for further training, with its weights and its n-gram inventory."""
     network = base.network
     made = type(network)(
         base.settings, len(base.normaliser.mean), len(base.labels), bigrams=network.bigrams, trigrams=network.trigrams
@@ -163,9 +163,9 @@ def copy_network(base: PhoneModel) -> SequenceNetwork:
 
 
 def recover(model: PhoneModel, run_dir: Path) -> History | None:
-    """Give a model whose training was broken off the weights of its best whole epoch; None if there was none.
+    """Give a model whose training was interrupted the weights of its best complete epoch; None if there was none.
 
-    Nothing was fitted to the dev set after it, so its posteriors are not calibrated.
+    No temperature has been fitted, so its posteriors are not calibrated.
 
     Raises:
         TrainingError: the checkpoint cannot be read.

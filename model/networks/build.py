@@ -1,4 +1,4 @@
-"""Settings and weights make a network, new or out of a model file's tensors."""
+"""Build a network from settings, with new weights or with the tensors of a model file."""
 
 from __future__ import annotations
 

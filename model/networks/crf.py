@@ -15,18 +15,18 @@ from phonechain.model.chain.spans import span_log_probabilities
 from phonechain.model.encoders.long import LongRows
 from phonechain.model.networks import factors
 from phonechain.model.networks.base import Factor, SequenceNetwork
-from phonechain.model.networks.parts import decode_in_parts, in_parts, marginals_in_windows
+from phonechain.model.networks.parts import decode_in_parts, marginals_in_windows, posteriors_in_parts
 from phonechain.model.settings import FactorSettings
 
 ALL = slice(None)
 BUDGET = 192 * 2**20
-"""Bytes that the tables of a batch may take before it is labelled in parts."""
+"""Bytes of a batch's tables above which it is labelled in parts."""
 LONGEST_WINDOW = 4096
-"""Positions of a long recording that are labelled at once, where their tables are small."""
+"""Most positions of a long recording that are labelled at once."""
 
 
 class FactorModel(SequenceNetwork):
-    """An encoder, and input-dependent factors on it whose log-potentials add up: what both chains stand on.
+    """An encoder, and input-dependent factors on it whose log-potentials add up: the base of both chains.
 
     Sparse bigram weights and factors over two labels need the bigrams, and likewise for three.
     """
@@ -79,10 +79,10 @@ class FactorModel(SequenceNetwork):
         window alone. Summed over the states a tensor gives p(y_t | x). Factors without hidden variables give no tensor.
         """
         with torch.no_grad():
-            return self.hidden_given(h, packing, self.posteriors(h, packing, temperature=temperature))
+            return self.hidden_given_labels(h, packing, self.posteriors(h, packing, temperature=temperature))
 
-    def hidden_given(self, h: Tensor, packing: Packing, label: Tensor) -> list[list[Tensor]]:
-        """The same, with the posteriors [N, Y] of the labels; within no_grad."""
+    def hidden_given_labels(self, h: Tensor, packing: Packing, label: Tensor) -> list[list[Tensor]]:
+        """The same, from the posteriors [N, Y] of the labels; to be called within no_grad."""
         found = []
         for settings, factor in zip(self.factor_settings, self.factors, strict=True):
             assert isinstance(factor, Factor)
@@ -112,7 +112,7 @@ class ConditionalRandomField(FactorModel):
         self.trigram_weight = self._table(settings.trigram, 3, len(self.trigrams))
         widest = max(f.labels for f in self.factor_settings)
         own = labels**widest if widest > 1 else 0
-        # about what a segment takes while its sequence is labelled: messages, and tables of its own n-grams
+        # approximate memory of a segment during labelling: messages, and tables of its own n-grams
         self._bytes_per_row = 16 * (4 * labels + labels**settings.order + own)
 
     def _table(self, kind: str, n: int, seen: int) -> nn.Parameter | None:
@@ -146,16 +146,16 @@ class ConditionalRandomField(FactorModel):
         return to_dense(weight, self._inventory(n), self.labels)
 
     def loss(self, h: Tensor, labels: Tensor, packing: Packing) -> Tensor:
-        """Negative log-likelihood of the labels [N], a mean over labelled segments, so that long utterances count as they should.
+        """Negative log-likelihood of the labels [N], a mean over labelled segments: longer utterances weigh more.
 
-        Segments labelled -1 are gaps: what stood there is summed out.
+        Segments labelled -1 are gaps: their labels are summed out.
         """
         return -_likelihood(self.potentials(h, packing), labels).sum() / (labels >= 0).sum().clamp_min(1)
 
     def posteriors(self, h: Tensor, packing: Packing, *, temperature: float = 1.0) -> Tensor:
         """[N, Y] p(y_t | x), the whole chain at `temperature`.
 
-        What would take more memory than BUDGET is done in parts: some sequences at a time, a long one in windows.
+        A batch that would take more memory than BUDGET is done in parts: some sequences at a time, a long one in windows.
         """
         return self._marginals(h, packing, temperature)
 
@@ -170,23 +170,23 @@ class ConditionalRandomField(FactorModel):
         width = self.width
 
         def potentials(part: Tensor, its: Packing, span: slice) -> chain.Potentials:
-            found = self.potentials(part[:, :width], its, span).scaled(1.0 / temperature)
+            found = self.potentials(part[:, :width], its, span).scale(1.0 / temperature)
             return found if part.shape[1] == width else replace(found, unary=found.unary + part[span, width:])
 
-        def whole(part: Tensor, its: Packing) -> Tensor:
+        def compute(part: Tensor, its: Packing) -> Tensor:
             return chain.marginals(potentials(part, its, ALL)).unary
 
         most = max(2, BUDGET // self._bytes_per_row)
         with torch.no_grad():
             if len(rows) <= most and packing.lengths[0] <= most // 4:
-                return whole(rows, packing)
-            return in_parts(rows, packing, most, whole, potentials)
+                return compute(rows, packing)
+            return posteriors_in_parts(rows, packing, most, compute, potentials)
 
     def posteriors_of_long(self, rows: LongRows, *, evidence: Tensor | None = None, temperature: float = 1.0) -> Tensor:
-        """[T, Y] as `posteriors`, of one long recording, in windows: its potentials are never held at once."""
+        """[T, Y] as `posteriors`, of one long recording, in windows: its potentials never exist all at once."""
 
         def potentials(span: slice) -> chain.Potentials:
-            found = self._potentials_of_long(rows, span).scaled(1.0 / temperature)
+            found = self._potentials_of_long(rows, span).scale(1.0 / temperature)
             return (
                 found if evidence is None else replace(found, unary=found.unary + evidence[span].to(found.unary.dtype))
             )
@@ -204,7 +204,7 @@ class ConditionalRandomField(FactorModel):
 
     @property
     def _window(self) -> int:
-        """Positions of a long recording whose tables are held at once."""
+        """Positions of a long recording whose tables exist at once."""
         return max(2, min(BUDGET // self._bytes_per_row // 16, LONGEST_WINDOW))
 
     def _potentials_of_long(self, rows: LongRows, span: slice) -> chain.Potentials:
@@ -251,7 +251,7 @@ class ConditionalRandomField(FactorModel):
             return chain.entropy(self._exact_potentials(h, packing, temperature)).to(h.dtype)
 
     def _exact_potentials(self, h: Tensor, packing: Packing, temperature: float) -> chain.Potentials:
-        return self.potentials(h, packing).to(torch.float64).scaled(1.0 / temperature)
+        return self.potentials(h, packing).to(torch.float64).scale(1.0 / temperature)
 
 
 def _likelihood(potentials: chain.Potentials, labels: Tensor) -> Tensor:
@@ -277,9 +277,9 @@ def to_dense(scores: Tensor, ngrams: Tensor, labels: int) -> Tensor:
 
 
 def window(x: Tensor, packing: Packing, steps: range, rows: slice = ALL) -> Tensor:
-    """[N, D] -> [N, m*D]: of each segment those `steps` away, in order; past an edge zeros, the mean of normalised features.
+    """[N, D] -> [N, m*D]: for each segment those `steps` away, in order; past an edge zeros, the mean of normalised features.
 
-    Of some packed rows only, if these are given.
+    For some packed rows only, if `rows` are given.
     """
     if steps == range(1):
         return x[rows]

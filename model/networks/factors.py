@@ -1,6 +1,6 @@
 """Factors: log-potentials of labels or label n-grams from an input window, `[N, m*D] -> [N, K]`, one interface.
 
-    N  windows     m  segments a window spans     D  features a segment has     K  labels, or label n-grams of the inventory
+    N  windows     m  segments per window     D  features per segment     K  labels, or label n-grams of the inventory
 
 The sum-product network has a file of its own (spn.py); the Gaussian mixture is its special case of one layer and one
 variable, with the input extended by its squares or products.

@@ -4,10 +4,10 @@
 
     N  packed rows (see packing.py)      B  sequences      Y  labels      M-1  previous labels      W  beam width
 
-Since every position is normalised on its own, what comes later does not change p(y_t | x): the marginals need a forward
-sweep only. It is exact where a table of Y^(M-1) histories is small (EXACT_STATES). Above that a beam of label prefixes
-stands for all of them: the posterior is that of the kept prefixes, each with all its continuations, renormalised. The
-probability of the prefixes that were dropped bounds its error.
+Since every position is normalised on its own, later positions do not change p(y_t | x): the marginals need a forward sweep
+only. It is exact where a table of Y^(M-1) histories is small (EXACT_STATES). Above that a beam of label prefixes stands for
+all of them: the posterior is that of the kept prefixes, each with all its continuations, renormalised. The probability of the
+dropped prefixes bounds its error.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ def _tables(unary: Tensor, distant: Tensor, packing: Packing) -> Iterator[tuple[
 
 
 def forward_marginals(unary: Tensor, distant: Tensor, packing: Packing) -> Tensor:
-    """[N, Y] exact p(y_t | x) from u [N, Y] and distant bigrams [M-1, Y, Y], in time and memory of Y^M a position."""
+    """[N, Y] exact p(y_t | x) from u [N, Y] and distant bigrams [M-1, Y, Y], in time and memory of Y^M per position."""
     history = len(distant)
     rows: list[Tensor] = []
     state = unary.new_zeros(packing.batch_sizes[0])  # [b, y_{t-h}, ..., y_{t-1}] log p of histories
@@ -159,7 +159,7 @@ def forward_marginals(unary: Tensor, distant: Tensor, packing: Packing) -> Tenso
 
 
 def viterbi(unary: Tensor, distant: Tensor, packing: Packing) -> tuple[Tensor, Tensor]:
-    """Exact most probable sequences, labels [N] and log p(y | x) [B], in time and memory of Y^M a position."""
+    """Exact most probable sequences, labels [N] and log p(y | x) [B], in time and memory of Y^M per position."""
     history, y = len(distant), unary.shape[1]
     # a state of position t: its last min(t + 1, M-1) labels, as one number
     scores: list[Tensor] = []  # [b, states]

@@ -15,14 +15,14 @@ from phonechain.model.chain.packing import Packing
 from phonechain.model.chain.potentials import Potentials, Want
 from phonechain.model.chain.scaling import SAFE_RANGE
 from phonechain.model.chain.search import viterbi_in_windows
-from phonechain.model.chain.single import in_windows
+from phonechain.model.chain.single import sweep_windows
 from phonechain.model.chain.sweeps import ngram_range
 
 Whole = Callable[[Tensor, Packing], Tensor]
 Window = Callable[[Tensor, Packing, slice], Potentials]
 
 
-def in_parts(x: Tensor, packing: Packing, rows: int, whole: Whole, window: Window) -> Tensor:
+def posteriors_in_parts(x: Tensor, packing: Packing, rows: int, whole: Whole, window: Window) -> Tensor:
     """[N, Y] posteriors of features x [N, D], about `rows` segments at a time; a sequence of a quarter of them in windows.
 
     For batches of more rows, or with a longer sequence; others are done as a whole.
@@ -70,7 +70,7 @@ def decode_in_parts(
 
 
 def _groups(lengths: tuple[int, ...], rows: int) -> Iterator[tuple[int, int]]:
-    """Sequences in a row that have together at most so many rows, or one that has more than a quarter of them."""
+    """Groups (first, last + 1) of consecutive sequences with at most `rows` rows; one with more than a quarter is alone."""
     first = total = 0
     for n, length in enumerate(lengths):
         if n > first and (total + length > rows or lengths[n - 1] > rows // 4):
@@ -87,7 +87,7 @@ class _TooWide(Exception):
 def marginals_in_windows(potentials_of: Callable[[slice], Potentials], length: int, size: int) -> Tensor | None:
     """[T, Y] posteriors of one long sequence, `size` positions at a time, from the potentials of some of them.
 
-    None where only sums of logs are exact, which need the whole of it.
+    None where only logarithms are exact, which need the whole sequence.
     """
     kind = torch.float32
 
@@ -102,7 +102,7 @@ def marginals_in_windows(potentials_of: Callable[[slice], Potentials], length: i
 
     answer: Tensor | None = None
     try:
-        for part in in_windows(potentials, length, size, Want(unary=True)):
+        for part in sweep_windows(potentials, length, size, Want(unary=True)):
             unary = part.marginals.unary
             assert unary is not None
             if answer is None:

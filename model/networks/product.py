@@ -1,9 +1,9 @@
-"""Networks that were trained apart, in one chain: a product of experts (Hinton 2002) over label sequences.
+"""Separately trained networks in one chain: a product of experts (Hinton 2002) over label sequences.
 
     p(y | x)  is proportional to  prod_k p_k(y | x)
 
-Their log-potentials add up, so inference is that of one chain and exact. What each has read alone, frames or the 92 features
-of segments, makes them err in different places; the temperature, fitted afterwards, says how far they repeat one another.
+Their log-potentials add up, so inference is that of one chain, and exact. They read different inputs, frames or the 92
+features of segments, and so make different errors; the temperature, fitted afterwards, accounts for what they have in common.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from phonechain.model.settings import ModelSettings
 
 
 class ProductOfExperts(ConditionalRandomField):
-    """The chain of several others.
+    """One chain with the potentials of several.
 
     Args:
         settings: its `experts` are those of `members`, in order.
@@ -80,5 +80,7 @@ class ProductOfExperts(ConditionalRandomField):
             label = self.posteriors(h, packing, temperature=temperature)
             parts = h.split([m.width for m in self.experts], 1)
             return [
-                t for m, part in zip(self.experts, parts, strict=True) for t in m.hidden_given(part, packing, label)
+                t
+                for m, part in zip(self.experts, parts, strict=True)
+                for t in m.hidden_given_labels(part, packing, label)
             ]

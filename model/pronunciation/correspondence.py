@@ -1,6 +1,6 @@
 """Which phones each letter of a word stands for, found by expectation maximisation over a dictionary.
 
-Every letter emits a chunk of nought, one or two phones, with p(chunk | letter) its only parameters (the many-to-many
+Every letter emits a chunk of zero, one or two phones, with p(chunk | letter) its only parameters (the many-to-many
 alignment of Jiampojamarn, Kondrak and Sherif, "Applying Many-to-Many Alignments and Hidden Markov Models to
 Letter-to-Phoneme Conversion", 2007, with one letter at a time). A word's alignment is a path over letters i and phones j.
 """
@@ -15,7 +15,7 @@ Chunk = tuple[str, ...]
 """The phones of a letter."""
 
 LONGEST = 2
-"""Phones of a chunk at most."""
+"""Most phones of a chunk."""
 
 START = {0: 0.2, 1: 0.79, 2: 0.01}
 """Probability of each chunk length before anything is known; chunks of one length are equally probable."""
@@ -48,8 +48,8 @@ class Correspondence:
             j = i
         return chunks[::-1]
 
-    def pruned(self, counts: dict[Chunk, int], least: int) -> Correspondence:
-        """Without the chunks that occur less than `least` times, over all letters together."""
+    def prune(self, counts: dict[Chunk, int], least: int) -> Correspondence:
+        """Drop the chunks that occur less than `least` times, over all letters together."""
         kept = {a: {c: p for c, p in row.items() if counts.get(c, 0) >= least} for a, row in self.table.items()}
         return Correspondence({a: {c: p / sum(row.values()) for c, p in row.items()} for a, row in kept.items() if row})
 
@@ -105,5 +105,5 @@ def _collect(
 
 
 def _lengths(at: int, total: int, letters_left: int) -> range:
-    """How many phones a letter may take so that those left over fit the letters left over."""
+    """Possible numbers of phones of a letter, such that the remaining phones fit the remaining letters."""
     return range(max(0, total - at - LONGEST * letters_left), min(LONGEST, total - at) + 1)

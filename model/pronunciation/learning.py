@@ -1,4 +1,4 @@
-"""A chain over letters from a pronunciation dictionary: split by word, aligned, counted; and how good it is."""
+"""Train a chain over letters on a pronunciation dictionary, and score it on held-out words."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ SIZE = 320_000
 """N-grams that are kept, beside those that lie on their way: 0.95 MB, packed."""
 
 HELD_OUT = 10
-"""One word in so many is held out, by a hash of the word."""
+"""One word in this many is held out, by a hash of the word."""
 
 RARE = 30
-"""Words in which a chunk has to occur."""
+"""Fewest words in which a chunk has to occur."""
 
 SAMPLE = 20
-"""One entry in so many is enough to find out which letters stand for what."""
+"""One entry in this many is enough to learn which phones the letters stand for."""
 
 Entries = Mapping[str, Sequence[Chunk]]
 """Words in letters of the alphabet, each with its pronunciations without stress."""
@@ -50,7 +50,7 @@ class Score:
 
 
 def entries(dictionary: Dictionary) -> dict[str, list[Chunk]]:
-    """What can be learnt from: words in letters of the alphabet alone, stress taken off."""
+    """The usable entries: words in letters of the alphabet alone, with their pronunciations without stress."""
     out: dict[str, list[Chunk]] = {}
     for word in dictionary.entries:
         if word and all(c in ALPHABET for c in word):
@@ -66,7 +66,7 @@ def split(words: Entries) -> tuple[dict[str, Sequence[Chunk]], dict[str, Sequenc
 
 
 def without_relatives(held: Entries, training: Entries) -> dict[str, Sequence[Chunk]]:
-    """The held-out words of which no form is among the training words: plurals, tenses, comparatives, adverbs."""
+    """The held-out words without an inflected form (plural, tense, comparative, adverb) among the training words."""
     stems = {stem(w) for w in training}
     return {w: p for w, p in held.items() if stem(w) not in stems}
 
@@ -86,7 +86,7 @@ def stem(word: str) -> str:
 def train(
     training: Entries, *, order: int = ORDER, size: int = SIZE, rare: int = RARE, sample: int = SAMPLE
 ) -> PronunciationGuesser:
-    """Align letters and phones, count n-grams of what comes out, smooth and prune them.
+    """Align letters and phones, count n-grams of the units, smooth and prune them.
 
     Raises:
         CorpusError: no word whose letters and phones can be aligned.
@@ -109,10 +109,10 @@ def train(
 def align(pairs: Sequence[tuple[str, Chunk]], *, rare: int, sample: int) -> list[tuple[str, list[Chunk]]]:
     """Each word with the chunk of each of its letters; words that need a rare chunk are left out."""
     table = correspondence.fit(pairs[::sample])
-    return _aligned(pairs, table.pruned(Counter(c for _, own in _aligned(pairs, table) for c in own), rare))
+    return _align_all(pairs, table.prune(Counter(c for _, own in _align_all(pairs, table) for c in own), rare))
 
 
-def _aligned(pairs: Sequence[tuple[str, Chunk]], table: Correspondence) -> list[tuple[str, list[Chunk]]]:
+def _align_all(pairs: Sequence[tuple[str, Chunk]], table: Correspondence) -> list[tuple[str, list[Chunk]]]:
     found = ((w, table.align(w, p)) for w, p in pairs)
     return [(w, chunks) for w, chunks in found if chunks is not None]
 
@@ -129,7 +129,7 @@ def score(guesser: PronunciationGuesser, words: Entries) -> Score:
 
 
 def levenshtein(a: Sequence[str], b: Sequence[str]) -> int:
-    """Substitutions, deletions and insertions from one to the other, the fewest."""
+    """Fewest substitutions, deletions and insertions from one to the other."""
     row = list(range(len(b) + 1))
     for i, x in enumerate(a, 1):
         last, row[0] = row[0], i

@@ -15,7 +15,7 @@ _SPELLED = str.maketrans(
 
 
 def spell(word: str) -> str | None:
-    """The word in letters of the alphabet, accents taken off; None where it has others, none, or too many.
+    """The word in letters of the alphabet, without accents; None where it has other letters, none, or too many.
 
     >>> spell("Café's"), spell("Ærøskøbing"), spell("привет")
     ("cafe's", 'aeroskobing', None)

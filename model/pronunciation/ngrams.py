@@ -1,12 +1,12 @@
-"""A Markov chain over letters and what they stand for, of order M - 1, with Kneser-Ney smoothing.
+"""A Markov chain over letters and the phones that they stand for, of order M - 1, with Kneser-Ney smoothing.
 
     M  longest n-gram      g  a unit: a letter with the chunk of phones that it stands for      h  the units before it
 
 A pronunciation's probability is the product over its letters of p(g | h); the letters are known, so the chain runs over the
 chunks (joint-sequence models: Bisani and Ney, "Joint-sequence models for grapheme-to-phoneme conversion", 2008). Smoothing
-is interpolated with three discounts an order (Kneser and Ney, "Improved backing-off for M-gram language modeling", 1995;
+is interpolated with three discounts per order (Kneser and Ney, "Improved backing-off for M-gram language modeling", 1995;
 Chen and Goodman, "An empirical study of smoothing techniques for language modeling", 1999), and n-grams whose loss changes
-little are pruned (Stolcke, "Entropy-based pruning of backoff language models", 1998). An n-gram is one integer, its units
+little are prune (Stolcke, "Entropy-based pruning of backoff language models", 1998). An n-gram is one integer, its units
 `BITS` bits each, the last one in the lowest bits.
 """
 

@@ -1,4 +1,4 @@
-"""Whether posteriors can be believed: calibration, and how well low ones point at the errors. Pure functions on arrays.
+"""Calibration of posteriors, and how well low ones point to errors. Pure functions on arrays.
 
 N  segments       Y  labels of the model
 """
@@ -28,9 +28,9 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class ReliabilityBin:
-    """Segments whose label's posterior lies in [low, high]: the mean posterior, and the share that is right.
+    """Segments whose label's posterior lies in [low, high]: the mean posterior, and the accuracy.
 
-    `interval` is that of the share, over the speakers or utterances; None where those were not given.
+    `interval` is that of the accuracy, over speakers or utterances; None where those were not given.
     """
 
     low: float
@@ -41,8 +41,8 @@ class ReliabilityBin:
     interval: Interval | None = None
 
     @property
-    def honest(self) -> bool | None:
-        """Whether the mean posterior lies within the interval of the share that is right; None without one."""
+    def calibrated(self) -> bool | None:
+        """Whether the mean posterior lies within the interval of the accuracy; None without one."""
         if self.interval is None or self.interval.low is None or self.interval.high is None:
             return None
         return self.interval.low <= self.confidence <= self.interval.high
@@ -118,7 +118,7 @@ def calibration_error(table: Sequence[ReliabilityBin]) -> float:
 
 
 def brier(true: Ints, posterior: Floats) -> float:
-    """Mean squared distance of the posterior [N, Y] from the truth [N]; an unknown label (-1) is one label more.
+    """Mean squared distance of the posterior [N, Y] from the truth [N]; an unknown label (-1) counts as a further label.
 
     Examples:
         >>> brier(np.array([0, 1]), np.array([[1.0, 0.0], [0.5, 0.5]]))
@@ -179,6 +179,6 @@ def log_loss(y: Ints, p: Floats) -> float | None:
 
 
 def top_shares(y: Ints, p: Floats) -> dict[int, float]:
-    """Share of the segments whose true label is among the n most probable, for n in TOP. Equals count against it."""
+    """Share of the segments whose true label is among the n most probable, for n in TOP. Ties count against it."""
     rank = (p >= of_true(y, p)[:, None]).sum(1)
     return {n: float(((rank <= n) & (y >= 0)).mean()) for n in TOP if n <= p.shape[1]}

@@ -1,7 +1,7 @@
-"""Two systems on the same corpus: which of them errs less, and how sure that is.
+"""Two systems on the same corpus: which of them makes fewer errors, and how certain that is.
 
-A system is a labeler, or the answers that one gave before. Each is held against the given labels by its own folding, and
-both are compared on the segments that both were scored on.
+A system is a labeler, or stored answers. Each is compared with the given labels through its own folding, and the two are
+compared on the segments that both were scored on.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from phonechain.model.scoring.evaluation import score
 from phonechain.model.scoring.significance import Comparison, Interval, compare, interval
 
 NEAR = 0.005
-"""Seconds by which the times of an answer may differ from those of the segment that it answers: formats round."""
+"""Seconds by which the times of an answer may differ from those of its segment, for formats round."""
 
 Unit = Literal["speaker", "utterance"]
 Key = tuple[str, float]
@@ -37,9 +37,9 @@ class Marks:
 
     Attributes:
         name: of the system, for people.
-        wrong: for each segment that it was scored on, whether it errs there.
-        never: segments whose label the system never gave in all of its answers; with answers alone, there is no telling
-            whether it could have.
+        wrong: for each segment that it was scored on, whether its answer is wrong.
+        never: segments whose label none of the system's answers has; from answers alone it is unknown whether the system has
+            that label.
         unknown, unscored: labels that are not compared, with how often they occur.
         folding: the steps through which labels were compared.
         problems: files that could not be used: utterance and reason.
@@ -135,10 +135,10 @@ def mark_answers(
     drop: Collection[str] = (),
     mapping: Mapping[str, str | None] | None = None,
 ) -> Marks:
-    """Mark the errors of answers that were given before.
+    """Mark the errors of stored answers.
 
-    A segment is answered by the one whose start and end are within NEAR of its own. The system's labels are those that it
-    answered, and given labels are compared with them as with a model's.
+    The answer to a segment is the one whose start and end are within NEAR of the segment's. The system's labels are those of
+    its answers, and given labels are compared with them as with a model's.
 
     Args:
         answers: utterance id -> answered segments; those without a label are no answers.
@@ -187,7 +187,7 @@ def compare_marks(
 ) -> SystemComparison:
     """Compare two systems on the segments that both were scored on.
 
-    A label that answers never hold is an error of theirs, unless the other system is a model without that label.
+    A label that stored answers never have counts as their error, unless the other system is a model without that label.
 
     Args:
         utterances: those that were marked, with their labels and speakers.
@@ -244,7 +244,7 @@ def compare_marks(
 
 
 def _wrong(system: Marks, other: Marks, key: Key) -> bool | None:
-    """Whether the system errs on a segment; None where it was not scored on it."""
+    """Whether the system is wrong on a segment; None where it was not scored on it."""
     if key in system.wrong:
         return system.wrong[key]
     return True if key in system.never and (key in other.wrong or key in other.never) else None

@@ -40,15 +40,15 @@ from phonechain.model.scoring.confusions import Confusion, PhoneRow, most_confus
 from phonechain.model.scoring.significance import Comparison, Interval, compare, interval
 
 BATCH = 64
-"""Utterances scored at once, or a few more: a speaker's are not parted."""
+"""Utterances scored at once, or a few more: those of a speaker stay together."""
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What `summarise` and `evaluate` find.
+    """The result of `summarise` and `evaluate`.
 
     Attributes:
-        segments, errors, per: how many were scored, how many of those are wrong, and the ratio: the phone error rate.
+        segments, errors, per: scored segments, wrong ones among them, and the ratio: the phone error rate.
         interval: of the error rate, over speakers where all are known, else over utterances.
         interval_over: "speaker" or "utterance".
         utterances, speakers: how many (speakers None where not all are known).
@@ -60,7 +60,7 @@ class Evaluation:
         reliability: the table behind `ece`, each share with its interval.
         doubt: error rates among the least certain segments.
         doubt_auc: probability that a wrong segment is less certain than a right one; None without both kinds.
-        per_phone: one row a label of the model.
+        per_phone: one row per label of the model.
         labels, confusion_matrix: [Y] and [Y, Y] counts, rows true, columns predicted.
         confusions: the most frequent ones.
         unknown: labels in the data that the model does not have, with their counts; they are not scored.
@@ -69,7 +69,7 @@ class Evaluation:
         dropped: labels that were left out before labelling, with their counts.
         unlabelled: segments without a label, left out.
         problems: files that could not be scored: utterance and reason.
-        calibration: how the model's temperature was fitted, as its file says; "" where it does not.
+        calibration: how the model's temperature was fitted, from its file; "" where the file does not say.
     """
 
     segments: int
@@ -134,10 +134,10 @@ def summarise(
     Raises:
         ValueError: shapes that do not fit together, indices outside the labels, or no segments.
     """
-    y, p, guess = _checked(true, posterior, predicted, labels)
+    y, p, guess = _check_arrays(true, posterior, predicted, labels)
     for what, given in (("utterances", utterances), ("speakers", speakers), ("names", names)):
         if given is not None and len(given) != len(y):
-            raise ValueError(f"expected {len(y)} {what}, one a segment, got {len(given)}")
+            raise ValueError(f"expected {len(y)} {what}, one per segment, got {len(given)}")
     scored = np.flatnonzero(y >= 0).tolist()
     if not len(scored):
         raise ValueError(f"expected true labels that the model has, got none among {len(y)} segments")
@@ -180,11 +180,11 @@ def summarise(
 
 
 @dataclass(frozen=True)
-class Scored:
+class ScoredSegments:
     """A labeler's answers beside the truth, segment by segment, in the order of the utterances.
 
     Attributes:
-        labels: [Y] of the model; where the folding takes several for one, their names with strokes between.
+        labels: [Y] of the model; labels that the folding merges are one, their names joined by slashes.
         true: [N] index of the true label, -1 where the model does not have it.
         names: [N] the true labels, as they are spelled.
         posterior: [N, Y]; predicted: [N].
@@ -228,7 +228,7 @@ class Scored:
             unlabelled=self.unlabelled, problems=self.problems, calibration=self.calibration,
         )  # fmt: skip
 
-    def compare(self, other: Scored, *, seed: int = 1) -> Comparison:
+    def compare(self, other: ScoredSegments, *, seed: int = 1) -> Comparison:
         """Whether `other` differs on the same segments; over speakers where all are known, else over utterances.
 
         Segments whose label one of the two does not have are left out.
@@ -254,7 +254,7 @@ def score(
     normalise: str | None = None,
     progress: Callable[[Progress], None] | None = None,
     stop: Callable[[], bool] | None = None,
-) -> Scored:
+) -> ScoredSegments:
     """Label the utterances and keep the answers beside the truth.
 
     Segments whose label is in `drop`, or in the labeler's own `drop`, are left out before labelling, as in training.
@@ -266,7 +266,7 @@ def score(
         decode: which answer is scored; see PhoneLabeler.label.
         normalise: "recording" for lone recordings, "speaker" with all of a speaker's, "model"; by default the most that the
             model was trained for.
-        stop: asked before each batch; True ends with what is scored by then.
+        stop: called before each batch; True ends the run with the results so far.
 
     Raises:
         CorpusError: there is no labelled segment to score, or none with a label that the model has.
@@ -293,7 +293,7 @@ def score(
             tally.add(i, [items[i].segments[n] for n in k], p, guess)
         tell("scoring", len(tally.rows))
     problems = [{"utterance": i.utterance.id, "message": str(i.error)} for i in items if i.error is not None]
-    return replace(tally.scored(utterances, dropped, problems), calibration=labeler.calibration_)
+    return replace(tally.collect(utterances, dropped, problems), calibration=labeler.calibration_)
 
 
 class _Answers(NamedTuple):
@@ -329,7 +329,9 @@ class _Tally:
         predicted = self.comparison.class_of()[best[at]]
         self.rows[number] = _Answers(self.comparison.by_class(posterior[at]), predicted, names, times)
 
-    def scored(self, utterances: Sequence[Utterance], dropped: Counter[str], problems: list[dict[str, str]]) -> Scored:
+    def collect(
+        self, utterances: Sequence[Utterance], dropped: Counter[str], problems: list[dict[str, str]]
+    ) -> ScoredSegments:
         """Everything in the order of the utterances. Raises CorpusError where nothing can be scored."""
         order = sorted(self.rows)
         names = [name for i in order for name in self.rows[i].names]
@@ -344,7 +346,7 @@ class _Tally:
                 value=kinds[0],
             )
         times = np.asarray([pair for i in order for pair in self.rows[i].times], dtype=np.float64)
-        return Scored(
+        return ScoredSegments(
             labels=self.comparison.names(),
             true=true,
             names=names,
@@ -378,7 +380,7 @@ def evaluate(
 
 
 def _batches(items: Sequence[Featurised]) -> Iterator[list[int]]:
-    """Places of the usable items, speaker by speaker: a model normalised by speaker wants all of one together."""
+    """Indices of the usable items, speaker by speaker: a model normalised by speaker needs all of one together."""
     usable = [n for n, item in enumerate(items) if item.error is None and item.segments]
     batch: list[int] = []
     for n in sorted(usable, key=lambda n: (_speaker(items[n], n), n)):
@@ -391,11 +393,11 @@ def _batches(items: Sequence[Featurised]) -> Iterator[list[int]]:
 
 
 def _speaker(item: Featurised, place: int) -> str:
-    """Whose recording it is; one of unknown speaker stands for itself."""
+    """Key of an item's speaker; an item with an unknown speaker is one of its own."""
     return f"\0{place}" if item.utterance.speaker is None else item.utterance.speaker
 
 
-def _checked(
+def _check_arrays(
     true: ArrayLike, posterior: ArrayLike, predicted: ArrayLike | None, labels: Sequence[str]
 ) -> tuple[Ints, Floats, Ints]:
     y, p = np.asarray(true), np.asarray(posterior, dtype=np.float64)

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from phonechain.model.scoring.evaluation import Evaluation, Scored
+from phonechain.model.scoring.evaluation import Evaluation, ScoredSegments
 
 DRAWN_LABELS = 70
 """Labels in the drawing of confusions, the most frequent ones."""
@@ -31,7 +31,7 @@ text{fill:var(--ink);font:9px system-ui,sans-serif}
 """
 
 
-def render(scored: Scored, title: str, *, seed: int = 1) -> str:
+def render(scored: ScoredSegments, title: str, *, seed: int = 1) -> str:
     """The report of `scored`: errors with their interval, reliability, doubt, confusions, by label, speaker and duration.
 
     Args:
@@ -172,7 +172,7 @@ def _labels(found: Evaluation) -> str:
     return _table(("label", "segments", "recall %", "precision %", "confused with"), rows)
 
 
-def _groups(scored: Scored) -> Iterable[str]:
+def _groups(scored: ScoredSegments) -> Iterable[str]:
     kept = scored.true >= 0
     wrong = scored.wrong
     if all(speaker is not None for speaker in scored.speakers):

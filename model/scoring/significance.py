@@ -1,6 +1,6 @@
-"""How sure an error rate is, and whether two systems differ: on the same segments, over utterances or speakers.
+"""Confidence intervals of error rates, and tests of whether two systems differ on the same segments.
 
-Segments of one utterance err together, so the unit that is drawn, or counted once, is the utterance or the speaker.
+Errors within an utterance are correlated, so the unit that is drawn, or counted once, is the utterance or the speaker.
 Everything is seeded: the same input gives the same intervals.
 """
 
@@ -17,9 +17,9 @@ from scipy import stats
 DRAWS = 2000
 """Bootstrap samples."""
 FEWEST_UNITS = 3
-"""Units from which an interval is computed: a bootstrap of two speakers can draw three rates."""
+"""Fewest units for an interval: a bootstrap of two speakers has only three different rates."""
 EXACT_UNITS = 20
-"""Units up to which the matched-pairs test goes through all changes of sign; above it takes Student's t."""
+"""Units up to which the matched-pairs test enumerates all changes of sign; above that it uses Student's t."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def interval(
         >>> found.low <= 0.25 <= found.high, found.units
         (True, 4)
     """
-    wrong, unit = _checked(errors, units)
+    wrong, unit = _check_units(errors, units)
     wrongs, sizes = _per_unit(wrong, unit)
     if len(sizes) < FEWEST_UNITS:
         return _no_interval(level, len(sizes))
@@ -129,7 +129,7 @@ def share_intervals(
         >>> [(round(one.low, 2), round(one.high, 2)) for one in found]
         [(0.29, 1.0), (0.0, 0.71)]
     """
-    hit, unit = _checked(hits, units)
+    hit, unit = _check_units(hits, units)
     group = np.asarray(groups)
     shape = (int(unit.max()) + 1, int(group.max()) + 1)
     right, sizes = np.zeros(shape), np.zeros(shape)
@@ -176,8 +176,8 @@ def compare(
         >>> found.per_a, found.per_b, found.difference, found.only_a_wrong
         (0.625, 0.25, -0.375, 3)
     """
-    a, unit = _checked(errors_a, units)
-    b, _ = _checked(errors_b, units)
+    a, unit = _check_units(errors_a, units)
+    b, _ = _check_units(errors_b, units)
     only_a, only_b = int(np.sum(a & ~b)), int(np.sum(b & ~a))
     exact, mid = mcnemar(only_a, only_b)
     net, sizes = _per_unit(b.astype(np.int64) - a.astype(np.int64), unit)
@@ -228,9 +228,9 @@ def mcnemar(only_a: int, only_b: int) -> tuple[float, float]:
 def matched_pairs(differences: Sequence[float] | NDArray[Any]) -> tuple[float | None, float | None]:
     """The matched-pairs test that the mean of the units' error differences is 0: two-sided p, and the statistic t.
 
-    Gillick and Cox take the normal law, which asks for many units. Up to EXACT_UNITS of them p is the share of all changes
-    of sign with a mean as far from 0; above, it is that of Student's t. p is None with fewer than two units; t is None where
-    all differences are equal, for then there is no spread to compare with.
+    Gillick and Cox use the normal distribution, which needs many units. Up to EXACT_UNITS of them, p is the share of all
+    changes of sign with a mean as far from 0; above that, it is that of Student's t. p is None with fewer than two units; t is
+    None where all differences are equal, for then their deviation is zero.
     """
     d = np.asarray(differences, dtype=np.float64)
     if len(d) < 2:
@@ -254,12 +254,12 @@ def _sign_flips(d: NDArray[np.float64]) -> float:
 
 
 def _no_interval(level: float, units: int) -> Interval:
-    """None of so few units."""
+    """The interval of too few units, which says so."""
     counted = "one utterance or speaker" if units == 1 else f"{units} utterances or speakers"
     return Interval(None, None, level, units, f"not computed: {counted}, at least {FEWEST_UNITS} are needed")
 
 
-def _checked(errors: Any, units: Any) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+def _check_units(errors: Any, units: Any) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
     wrong = np.asarray(errors, dtype=bool)
     if wrong.ndim != 1 or len(wrong) != len(units) or len(wrong) == 0:
         raise ValueError(f"expected one or more errors and as many units, got {wrong.shape} and {len(units)}")

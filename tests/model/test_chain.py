@@ -12,7 +12,7 @@ from phonechain.model.chain import inference as chain
 from phonechain.model.chain.inference import Potentials
 from phonechain.model.chain.packing import Packing
 from phonechain.model.chain.potentials import Want
-from phonechain.model.chain.single import in_windows
+from phonechain.model.chain.single import sweep_windows
 from tests.model.chains import PATTERNS, TABLES, Case, cases, make
 
 quick = settings(
@@ -419,7 +419,7 @@ def test_samples_repeat_with_their_seed() -> None:
 
 def test_a_temperature_scales_every_table() -> None:
     case = make([3, 2], 3, tables=set(TABLES), size=3.0)
-    warm = Case(case.potentials.scaled(0.5))
+    warm = Case(case.potentials.scale(0.5))
     found = chain.marginals(warm.potentials)
     for b in range(2):
         oracle = case.oracle(b)
@@ -590,7 +590,7 @@ def test_windows_have_the_marginals_of_the_whole(
 
     want = Want(unary=True, edge=True, hyperedge=True)
     covered: list[int] = []
-    for window in in_windows(part, length, size, want):
+    for window in sweep_windows(part, length, size, want):
         unary, _, pair, _, triple = window.marginals
         begin, end = window.rows.start, window.rows.stop
         close(window.log_z, oracle.log_z)

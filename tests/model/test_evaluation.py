@@ -122,7 +122,7 @@ def test_as_dict_is_json() -> None:
         ({"predicted": [0]}, "2 whole numbers"),
         ({"posterior": [[0.5, 0.5, 0.5]] * 2}, "sum to 1"),
         ({"posterior": [[np.nan, 0.5, 0.5]] * 2}, "sum to 1"),
-        ({"utterances": ["u"]}, "2 utterances, one a segment, got 1"),
+        ({"utterances": ["u"]}, "2 utterances, one per segment, got 1"),
         ({"true": [-1, -1]}, "true labels that the model has, got none among 2"),
     ],
 )
@@ -166,17 +166,17 @@ def test_each_bins_share_has_an_interval_over_the_units() -> None:
         assert b.interval.low <= b.accuracy <= b.interval.high
     assert len(table) == 15
     assert (
-        sum(b.honest is True for b in table) >= 13
+        sum(b.calibrated is True for b in table) >= 13
     )  # posteriors are what they say, so 95 % of the intervals hold them
     boastful = reliability_table(confidence ** (1 / 3), right, units=units)
-    assert sum(b.honest is False for b in boastful) >= 10
+    assert sum(b.calibrated is False for b in boastful) >= 10
     without = reliability_table(confidence, right)
-    assert [(b.interval, b.honest) for b in without] == [(None, None)] * 15
+    assert [(b.interval, b.calibrated) for b in without] == [(None, None)] * 15
     few = reliability_table(confidence, right, units=["u"] * 3000)
     assert {b.interval.reason for b in few if b.interval} == {
         "not computed: one utterance or speaker, at least 3 are needed"
     }
-    assert few[0].honest is None
+    assert few[0].calibrated is None
 
 
 def test_honest_posteriors_are_calibrated_and_sharpened_ones_are_not() -> None:

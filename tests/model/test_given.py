@@ -51,7 +51,7 @@ def test_support_is_the_marginal_of_labels_seen_through_errors(trigram: str, len
     found = made.posteriors_with_evidence(h, seen, packing, temperature=1.7)
     for n, length in enumerate(lengths):
         rows = packing.rows_of(n)
-        alone, potentials = Packing((length,)), made.potentials(h[rows], Packing((length,))).scaled(1 / 1.7)
+        alone, potentials = Packing((length,)), made.potentials(h[rows], Packing((length,))).scale(1 / 1.7)
         expected = torch.zeros(length, len(LABELS), dtype=torch.float64)
         for path in itertools.product(range(len(LABELS)), repeat=length):
             y = torch.tensor(path)

@@ -258,11 +258,13 @@ def test_an_encoder_carries_over_to_other_labels() -> None:
         for i in corpus(20, 3)
     ]
     tuned = encoded(learning_rate=1e-8, l2=0.0).fit_featurised(renamed, renamed[:5], base=base)
-    assert tuned.start_.startswith("starts from the encoder of a model, all else anew: 5 of the 5 labels")
+    assert tuned.start_.startswith(
+        "starts from the encoder of a model, with new weights for the rest: 5 of the 5 labels"
+    )
     assert tuned.labels_ == [f"new-{label}" for label in "abcde"]
     ours, theirs = tuned.network_.encoder.state_dict(), base.network_.encoder.state_dict()
     assert all(torch.allclose(ours[k], theirs[k], atol=1e-3) for k in theirs)
     narrow = dataclasses.replace(base.system.model, encoder=EncoderSettings(kind="frames", pooled=False, width=8))
     other = PhoneLabeler("", model=narrow, training=dataclasses.replace(QUICK, epochs=1))
     other.fit_featurised(renamed, renamed[:5], base=base)
-    assert other.start_.startswith("starts anew")
+    assert other.start_.startswith("starts from new weights")

@@ -12,7 +12,7 @@ from phonechain.model.encoders import encoder as encoder_module
 from phonechain.model.encoders import frames as frames_module
 from phonechain.model.encoders import long as long_module
 from phonechain.model.encoders.frames import FrameBatch
-from phonechain.model.encoders.long import Kept, rows_of
+from phonechain.model.encoders.long import ChunkCache, rows_of
 from phonechain.model.learning.normaliser import Mode
 from phonechain.model.networks import crf
 from phonechain.model.networks.memm import MaximumEntropyMarkovModel
@@ -32,7 +32,7 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("room", [0, 2000, 1 << 20])
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_encoder_gives_the_same_rows_in_any_order(kind: str, room: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Kept.__init__, "__defaults__", (room,))
+    monkeypatch.setattr(ChunkCache.__init__, "__defaults__", (room,))
     built = encoder(kind)
     x, frames, times = given = utterance(3, 77, kind)
     whole = encode(built, [given])[0]
@@ -87,7 +87,7 @@ def test_chunks_are_computed_once_while_there_is_room() -> None:
         made.append(number)
         return torch.full((4, 1), float(number))  # 16 bytes
 
-    kept = Kept(make, room=40)
+    kept = ChunkCache(make, room=40)
     for number in (0, 1, 2, 3, 4, 4, 3, 2, 1, 0):
         assert kept(number)[0] == number
     assert made == [0, 1, 2, 3, 4, 2]  # two fit, and the last two are at hand

@@ -15,11 +15,11 @@ from phonechain.model.learning.selection import (
     CHOICE,
     FOLDS,
     Candidate,
-    Scored,
+    CandidateScore,
     candidates,
     count_labelled,
-    deal,
     sample,
+    split_folds,
     split_item,
     variations,
 )
@@ -59,7 +59,7 @@ def test_a_long_recording_falls_into_pieces_that_lose_nothing() -> None:
 def test_folds_are_of_like_size_and_keep_speakers_whole() -> None:
     for speakers in (1, 7):
         items = spoken_by(corpus(60, 1), speakers)
-        folds = deal(items, FOLDS, 1)
+        folds = split_folds(items, FOLDS, 1)
         assert sorted(i.utterance.id for fold in folds for i in fold) == sorted(i.utterance.id for i in items)
         sizes = [sum(map(count_labelled, fold)) for fold in folds]
         assert max(sizes) < 1.5 * min(sizes)
@@ -117,10 +117,10 @@ def test_the_one_with_the_fewest_errors_is_trained_and_told(base: PhoneLabeler, 
 
 
 def test_errors_are_counted_over_folds() -> None:
-    entry = Scored(Candidate(preset("lc-crf")), wrong=[10, 30], segments=[100, 100])
+    entry = CandidateScore(Candidate(preset("lc-crf")), wrong=[10, 30], segments=[100, 100])
     assert entry.error == 0.2
     assert entry.spread == pytest.approx((0.2 * 0.8 / 200) ** 0.5)
-    assert Scored(Candidate(preset("lc-crf")), failure="why").row()["dev_error"] is None
+    assert CandidateScore(Candidate(preset("lc-crf")), failure="why").row()["dev_error"] is None
 
 
 def test_what_auto_chooses_cannot_be_set() -> None:

@@ -219,13 +219,13 @@ def test_a_finished_run_is_only_read_again(
 def test_a_checkpoint_of_other_settings_or_data_is_refused(tmp_path: Path) -> None:
     train(network(), data(60, 1), data(40, 2), QUICK, run_dir=tmp_path, fingerprint="one")
     for settings, fingerprint in ((dataclasses.replace(QUICK, l2=0.5), "one"), (QUICK, "two")):
-        with pytest.raises(TrainingError, match="same data and settings"):
+        with pytest.raises(TrainingError, match="belongs to other data or settings"):
             train(network(), data(60, 1), data(40, 2), settings, run_dir=tmp_path, fingerprint=fingerprint)
 
 
 def test_a_damaged_checkpoint_is_refused(tmp_path: Path) -> None:
     (tmp_path / CHECKPOINT).write_bytes(b"\x00" * 100)
-    with pytest.raises(TrainingError, match="cannot be read"):
+    with pytest.raises(TrainingError, match="cannot read the checkpoint"):
         train(network(), data(60, 1), data(40, 2), QUICK, run_dir=tmp_path)
 
 
@@ -301,7 +301,7 @@ def drawn(sequences: int, at: float, seed: int) -> tuple[SequenceNetwork, Datase
             parameter.copy_(at * torch.randn(parameter.shape, generator=generator))
     dev = data(sequences, seed)
     batch = dev.batch(np.arange(len(dev)))
-    labels = chain.sample(built.potentials(batch.x, batch.packing).scaled(1 / at), 1, generator)[0]
+    labels = chain.sample(built.potentials(batch.x, batch.packing).scale(1 / at), 1, generator)[0]
     y = np.concatenate([part.numpy() for part in batch.packing.split(labels)])
     starts = np.concatenate([[0], np.cumsum(batch.packing.lengths)])
     x = np.concatenate([part.numpy() for part in batch.packing.split(batch.x)])

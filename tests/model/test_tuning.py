@@ -150,8 +150,8 @@ def test_what_does_not_fit_starts_anew_and_says_why(base: PhoneLabeler) -> None:
     ]  # fmt: skip
     other = labeler("hu-crf", epochs=1).fit_featurised(six, corpus(10, 4), base=base, progress=told.append)
     assert other.labels_ == [*"abcde", "x"]
-    assert other.start_.startswith("starts anew, not from the base@")
-    assert other.start_.endswith("its settings are others")
+    assert other.start_.startswith("starts from new weights, not from the base@")
+    assert other.start_.endswith("its settings differ")
     assert told[0].message == other.start_
     made = labeler(epochs=1).fit_featurised(six, corpus(10, 4), base=base)
     assert made.start_.startswith("starts from the base@")
@@ -159,10 +159,10 @@ def test_what_does_not_fit_starts_anew_and_says_why(base: PhoneLabeler) -> None:
     assert made.labels_ == [*"abcde", "x"]
     assert made.metrics_["dev_error"] <= made.metrics_["start_error"] < 0.2
     same = base.features_
-    assert obstacle(base.model_, preset("spn-memm").model, same, "ab") == "its settings are others"
+    assert obstacle(base.model_, preset("spn-memm").model, same, "ab") == "its settings differ"
     assert (
         obstacle(base.model_, preset("spn-lc-crf").model, FeatureSettings(preemphasis=0.5), "ab")
-        == "its features are others"
+        == "its features differ"
     )
     with pytest.raises(SettingsError, match="no weights yet"):
         labeler().fit_featurised(corpus(20, 3), corpus(10, 4), base=labeler())

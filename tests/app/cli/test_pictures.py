@@ -18,7 +18,7 @@ from phonechain.features.errors import SettingsError
 from phonechain.features.phones.comparison import LabelSet
 from phonechain.features.segments import Segment
 from phonechain.model.answers import LabelledSegment
-from phonechain.model.scoring.evaluation import Scored
+from phonechain.model.scoring.evaluation import ScoredSegments
 from phonechain.model.scoring.report import render
 
 pytest.importorskip("matplotlib")
@@ -86,12 +86,12 @@ def test_the_command_says_what_it_cannot_draw(tmp_path: Path, capsys: pytest.Cap
     assert ".png, .svg, .pdf" in said
 
 
-def scored(labels: list[str], speakers: list[str | None]) -> Scored:
+def scored(labels: list[str], speakers: list[str | None]) -> ScoredSegments:
     count = len(speakers)
     random = np.random.default_rng(1)
     posterior = random.dirichlet(np.ones(len(labels)), count).astype(np.float32)
     true = random.integers(0, len(labels), count)
-    return Scored(
+    return ScoredSegments(
         labels, true, [labels[n] for n in true], posterior, posterior.argmax(axis=1), ["u"] * count, speakers,
         LabelSet(tuple(labels)).compare(labels), {}, {}, 0, [{"utterance": "<u>", "message": "<b>bad</b>"}],
         random.uniform(0.01, 0.5, count),
