@@ -4,7 +4,7 @@
 #   scripts/vendor_page.sh tools     axe-core and the TypeScript compiler into .venv/page, for `make test-page`
 set -eu
 cd "$(dirname "$0")/.."
-FONT=@fontsource/noto-sans@5.3.0
+FONT=@fontsource-variable/noto-sans@5.3.0
 TOOLS="axe-core@4.14.1 typescript@5.9.3"
 if [ "${1:-}" = tools ]; then
     mkdir -p .venv/page
@@ -16,6 +16,6 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 (cd "$folder" && tar xzf "$(npm pack --silent $FONT)")
 for subset in latin latin-ext greek vietnamese; do
-    cp "$folder/package/files/noto-sans-$subset-400-normal.woff2" app/web/fonts/
+    cp "$folder/package/files/noto-sans-$subset-wght-normal.woff2" app/web/fonts/
 done
 cp "$folder/package/LICENSE" app/web/fonts/LICENSE.txt

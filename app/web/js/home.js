@@ -8,6 +8,8 @@ import { fillModels, postForm, Uploads, wordsOf } from "./uploads.js";
 /** @typedef {import("./drop.js").Dropped} Dropped */
 /** @typedef {import("./drop.js").Pair} Pair */
 
+const STEPS = /** @type {const} */ (["drop", "check", "download"]);
+
 /**
  * @param {HTMLElement} main
  * @param {string} [model] the model to label with, the default where it is left out
@@ -20,7 +22,7 @@ export async function openHome(main, model = "") {
   const work = h("div", { class: "work", "aria-live": "polite" });
   const models = h("select", { onchange: () => (options.model = models.value) }, h("option", { value: options.model }, options.model));
   const page = h("div", { class: "home" });
-  const zone = dropZone(page, { title: t("home.drop"), hint: t("home.hint"), take, sample: async () => take(await sampleFiles("flac", "TextGrid")) },
+  const zone = dropZone(page, { title: t("home.drop"), hint: t("home.hint"), take, folder: true, sample: async () => take(await sampleFiles("flac", "TextGrid")) },
     h("div", { class: "row options-row" },
       h("label", { class: "filter" }, h("span", null, t("home.model")), models),
       h("label", { class: "filter" }, h("span", null, t("home.tier")), h("input", { type: "text", maxLength: 200, placeholder: t("home.tier.guess"), oninput: (/** @type {any} */ event) => (options.tier = event.target.value) }))));
@@ -69,7 +71,12 @@ export async function openHome(main, model = "") {
     if (!cursor) fill(reviews);
     for (const review of page.reviews) reviews.append(card(review));
     fill(more, page.next && h("button", { onclick: () => void load(page.next) }, t("home.more")));
-    if (reviews.children.length === 0) fill(more, h("p", { class: "soft" }, t("home.empty")));
+    if (reviews.children.length === 0) fill(more, steps());
+  }
+
+  /** What a review is, for those who have none yet. */
+  function steps() {
+    return [h("p", { class: "soft" }, t("home.empty")), h("ol", { class: "steps" }, STEPS.map((step) => h("li", null, h("strong", null, t(`home.step.${step}`)), h("span", { class: "soft" }, t(`home.step.${step}.text`)))))];
   }
 
   /** @param {any} review */
@@ -84,7 +91,7 @@ export async function openHome(main, model = "") {
         try {
           await request("DELETE", `reviews/${review.id}`);
           element.remove();
-          if (reviews.children.length === 0) fill(more, h("p", { class: "soft" }, t("home.empty")));
+          if (reviews.children.length === 0) fill(more, steps());
         } catch (error) {
           fill(end, h("span", { class: "bad" }, /** @type {Error} */ (error).message));
         }

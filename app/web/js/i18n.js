@@ -50,3 +50,8 @@ export function when(moment) {
     ? date.toLocaleTimeString(language, { hour: "2-digit", minute: "2-digit" })
     : date.toLocaleDateString(language, { year: "numeric", month: "short", day: "numeric" });
 }
+
+/** A date with its time of day. @param {string} time */
+export function moment(time) {
+  return new Date(time).toLocaleString(language, { dateStyle: "medium", timeStyle: "short" });
+}

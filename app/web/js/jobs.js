@@ -2,7 +2,7 @@
 import { download, get, Problem, request } from "./api.js";
 import { curve } from "./charts.js";
 import { fill, h } from "./dom.js";
-import { number, t, when } from "./i18n.js";
+import { number, t, when, moment } from "./i18n.js";
 import { reviewButton } from "./stored.js";
 import { evaluationPanel, percent } from "./train/evaluation.js";
 
@@ -47,7 +47,7 @@ function row(job) {
   return h("li", null, h("a", { class: "card", href: `#/jobs/${job.id}` },
     h("span", { class: "card-name" }, titleOf(job)),
     h("span", { class: "soft tabular" }, progressText(job)),
-    h("span", { class: `state-${job.state}` }, stateOf(job))));
+    h("span", { class: `state state-${job.state}` }, stateOf(job))));
 }
 
 /** @param {any} job */
@@ -85,14 +85,14 @@ async function openJob(main, id, signal) {
   const rest = h("div", { class: "job-rest" });
   const evaluation = h("div");
   const notes = h("div", { class: "stack" });
-  fill(main, h("div", { class: "sheet" }, h("p", null, h("a", { href: "#/jobs" }, t("jobs.all"))), h("h1", null, titleOf(job)), head, curves, notes, evaluation, rest));
+  fill(main, h("div", { class: "sheet wide-sheet" }, h("p", { class: "crumb" }, h("a", { href: "#/jobs" }, `← ${t("jobs.all")}`)), h("h1", null, titleOf(job)), head, curves, notes, evaluation, rest));
   /** @type {{epoch: number, loss: number | null, dev_error: number | null}[]} */
   const epochs = [];
 
   function show() {
     const { done, total, message } = job.progress;
     fill(head,
-      h("p", null, h("strong", { class: `state-${job.state}` }, stateOf(job)), ` · ${progressText(job)}`, job.attempt > 1 && ` · ${t("jobs.attempt", { attempt: job.attempt })}`),
+      h("p", null, h("strong", { class: `state state-${job.state}` }, stateOf(job)), ` · ${progressText(job)}`, job.attempt > 1 && ` · ${t("jobs.attempt", { attempt: job.attempt })}`),
       !ENDED.includes(job.state) && h("progress", { max: Math.max(1, total), value: done, "aria-label": progressText(job) }),
       message && h("p", { class: "soft" }, message),
       job.error && h("p", { class: "bad", role: "alert" }, job.error.detail ?? job.error.title),
@@ -236,22 +236,39 @@ function charts(epochs) {
 }
 
 /**
- * Members of an object as a list.
+ * Members of an object as a list; those of a member that is an object itself stand side by side.
  * @param {Record<string, any>} object
  */
 export function facts(object) {
-  return h("dl", { class: "facts" }, Object.entries(object).filter(([, value]) => value !== null && value !== undefined).map(([name, value]) => [h("dt", null, name), h("dd", null, plain(value))]));
+  return h("dl", { class: "facts" }, members(object).map(([name, value]) => [h("dt", null, name), h("dd", null, isPlain(value)
+    ? h("div", { class: "pairs" }, members(value).map(([one, inner]) => h("span", null, h("span", null, one), ` ${plain(inner)}`))) : plain(value))]));
 }
 
 /**
- * A value in words: lists with blanks between, members with commas between, numbers with four digits that matter.
+ * What has a value, under names without underscores.
+ * @param {Record<string, any>} object
+ * @returns {[string, any][]}
+ */
+function members(object) {
+  return Object.entries(object).filter(([, value]) => value !== null && value !== undefined && !(isPlain(value) && Object.keys(value).length === 0))
+    .map(([name, value]) => [name.replaceAll("_", " "), value]);
+}
+
+/** @param {any} value */
+function isPlain(value) {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+/**
+ * A value in words: lists with blanks between, members with commas between, times as people write them, numbers with four
+ * digits that matter.
  * @param {any} value
  * @returns {string}
  */
 function plain(value) {
   if (Array.isArray(value)) return value.map(plain).join(typeof value[0] === "object" ? "; " : " ");
-  if (typeof value === "number") return Number.isInteger(value) ? String(value) : String(Number(value.toPrecision(4)));
-  if (value === null || typeof value !== "object") return String(value);
-  return Object.entries(value).filter(([, one]) => one !== null).map(([name, one]) => `${name} ${plain(one)}`).join(", ");
+  if (typeof value === "number") return Number.isInteger(value) ? number(value) : String(Number(value.toPrecision(4)));
+  if (typeof value === "string" && /^\d{4}-\d\d-\d\dT\d\d:\d\d/.test(value)) return moment(value);
+  if (!isPlain(value)) return String(value);
+  return members(value).map(([name, one]) => `${name} ${plain(one)}`).join(", ");
 }
-

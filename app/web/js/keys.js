@@ -27,6 +27,7 @@ export async function openKeys(main) {
 
   async function load() {
     const { keys } = await get("keys");
+    if (keys.length === 0) scope.value = "admin"; // the first one has to be
     fill(list, keys.length === 0 ? h("p", { class: "soft" }, t("keys.none")) : h("table", null,
       h("thead", null, h("tr", null, h("th", null, t("keys.name")), h("th", null, t("keys.scope")), h("th", null, t("keys.created")), h("th", null, h("span", { class: "visually-hidden" }, t("keys.revoke"))))),
       h("tbody", null, keys.map((/** @type {any} */ key) => h("tr", null, h("td", null, key.name), h("td", null, key.scopes.join(", ")), h("td", null, when(key.created)),

@@ -226,11 +226,12 @@ function boundaries(timeline, theme) {
       const x = timeline.xOf(found.low);
       context.fillRect(x, top, Math.max(1, timeline.xOf(found.high) - x), height);
     }
-    const width = 0.5 + 2 * found.within;
+    const width = 0.5 + 1.25 * found.within;
     const x = timeline.xOf(row[1]) - width / 2;
-    context.globalAlpha = 0.2 + 0.55 * found.within;
-    context.fillStyle = theme.ink;
+    context.globalAlpha = 0.15 + 0.6 * found.within;
+    context.fillStyle = theme.accent;
     context.fillRect(x, top, width, height);
+    context.fillStyle = theme.ink;
     context.fillRect(x, own.top + HEAD, width, own.height - HEAD);
   }
   context.restore();
@@ -279,7 +280,9 @@ function segments(timeline, lane, theme, answered) {
       if (text) fit(context, text, Math.max(x, 0), Math.min(x + w, width), top + (w > 30 ? 16 : 22), ink);
       if (w > 30 && index >= 0) {
         context.font = `10px ${FONT}`;
-        fit(context, answered ? posterior(value(row)) : file.certaintyText(row), Math.max(x, 0), Math.min(x + w, width), top + 33, ink);
+        const shown = answered ? posterior(value(row)) : file.certaintyText(row);
+        const [from, to] = [Math.max(x, 0), Math.min(x + w, width)];
+        if (context.measureText(shown).width <= to - from - 4) fit(context, shown, from, to, top + 33, ink); // half a number says nothing
       }
     }
     if (!answered && row[4]) {

@@ -38,7 +38,7 @@ export async function openNext(main, id) {
       fill(note, h("p", { class: "bad", role: "alert" }, wordsOf(error)));
     }
   } }, t("next.train"));
-  fill(main, h("div", { class: "sheet wide-sheet" }, h("p", null, h("a", { href: `#/review/${id}` }, t("next.back"))), h("h1", null, review.name), h("p", { class: "soft" }, t("next.lead")), h("div", { class: "row" }, train), note,
+  fill(main, h("div", { class: "sheet wide-sheet" }, h("p", { class: "crumb" }, h("a", { href: `#/review/${id}` }, `← ${t("next.back")}`)), h("h1", null, review.name), h("p", { class: "soft" }, t("next.lead")), h("div", { class: "row" }, train), note,
     h("div", { class: "columns" },
       h("section", { class: "stack" }, h("h2", null, t("next.label")), files.length > 0 ? [h("p", { class: "soft" }, t("next.label.help")), list(id, files)] : h("p", { class: "soft" }, t("next.none"))),
       h("section", { class: "stack" }, h("h2", null, t("next.curve")), progress(trainings)))));

@@ -84,10 +84,10 @@ async function openCorpus(main, id) {
   const inside = h("div", { class: "stack" }, h("p", { class: "loading", role: "status" }, t("train.reading")));
   const merge = mergeTable();
   const form = h("div");
-  fill(main, h("div", { class: "sheet wide-sheet" }, h("p", null, h("a", { href: "#/train" }, t("train.all"))), h("h1", null, corpus.name), h("p", { class: "soft" }, [
+  fill(main, h("div", { class: "sheet wide-sheet" }, h("p", { class: "crumb" }, h("a", { href: "#/train" }, `← ${t("train.all")}`)), h("h1", null, corpus.name), h("p", { class: "soft" }, [
     counts(corpus), corpus.speakers > 0 && t("train.speakers", { count: number(corpus.speakers) }), ...Object.entries(corpus.splits).map(([name, count]) => `${name} ${number(count)}`),
   ].filter(Boolean).join(" · ")), note,
-  (corpus.options.holds ?? "segments") === "segments" && corpus.utterances > 0 && reviewButton({ label: t("train.review"), name: corpus.name, count: corpus.utterances, source: { corpus: id } }), form, inside));
+  (corpus.options.holds ?? "segments") === "segments" && corpus.utterances > 0 && reviewButton({ label: t("train.review"), name: corpus.name, count: corpus.utterances, source: { corpus: id } }), h("h2", null, t("train.form")), form, inside));
   void showForm(corpus, form, merge).catch((error) => fill(form, h("p", { class: "bad" }, wordsOf(error))));
 
   get(`corpora/${encodeURIComponent(id)}/summary`).then((summary) => {
