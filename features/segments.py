@@ -74,7 +74,7 @@ class Utterance:
 
 
 @dataclass(frozen=True, slots=True)
-class Sifted:
+class SiftedSegments:
     """What `sift` kept and what it set aside.
 
     `segments` fit together and the sound; `indices[i]` is the place in the input of `segments[i]`; `problems` says why
@@ -185,7 +185,7 @@ def settle(
     fix: bool = False,
     on_bad_segment: OnBadSegment = "refuse",
     lines: Sequence[int] = (),
-) -> Sifted:
+) -> SiftedSegments:
     """As `prepare` or, with `on_bad_segment="skip"`, as `sift`; either way with the places of what is kept.
 
     Raises:
@@ -201,12 +201,12 @@ def settle(
     # Problems are told about the input's own times and places; only what a repair removed is not a problem any more.
     if problems := validate(repaired, duration):
         raise refusal(_relocate(problems, indexed, segments), segments, duration, lines)
-    return Sifted(repaired, [i for i, _ in indexed], (), (*notices, *_doubts(repaired, duration)))
+    return SiftedSegments(repaired, [i for i, _ in indexed], (), (*notices, *_doubts(repaired, duration)))
 
 
 def sift(
     segments: Sequence[Segment], duration: float | None, *, fix: bool = False, lines: Sequence[int] = ()
-) -> Sifted:
+) -> SiftedSegments:
     """As `prepare`, but bad segments are set aside with their reasons instead of refusing them all.
 
     Of two segments that overlap or are out of order the later one in the list is set aside.
@@ -234,7 +234,7 @@ def sift(
     if not indexed:
         raise refusal(aside, segments, duration, lines)
     kept = [s for _, s in indexed]
-    return Sifted(kept, [i for i, _ in indexed], tuple(aside), (*notices, *_doubts(kept, duration)))
+    return SiftedSegments(kept, [i for i, _ in indexed], tuple(aside), (*notices, *_doubts(kept, duration)))
 
 
 def refusal(

@@ -113,9 +113,9 @@ def _format_interval(interval: Interval) -> str:
 
 
 def _format_folding(system: System) -> str:
-    from phonechain.features.phones.comparison import described
+    from phonechain.features.phones.comparison import describe_steps
 
-    return described(system.folding)
+    return describe_steps(system.folding)
 
 
 def _format_p(value: float | None) -> str:

@@ -128,9 +128,9 @@ def _print(found: Evaluation, title: str) -> None:
         count = sum(found.unscored.values())
         table.add_row("noise and the like", str(count), f"segments labelled {' '.join(found.unscored)}, not scored")
     if found.folding:
-        from phonechain.features.phones.comparison import described
+        from phonechain.features.phones.comparison import describe_steps
 
-        table.add_row("labels compared", "", described(found.folding))
+        table.add_row("labels compared", "", describe_steps(found.folding))
     if found.dropped:
         table.add_row("left out", str(sum(found.dropped.values())), f"segments labelled {' '.join(found.dropped)}")
     if found.unlabelled:

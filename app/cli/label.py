@@ -218,7 +218,7 @@ def label_files(
     from phonechain.app.labelling import pipeline
 
     segmentation = _read(audio, segments, utterance, shift, more.get("channel", "mix"))
-    known = labeler.label_set_.mapped(mapping)
+    known = labeler.label_set_.with_map(mapping)
     with common.name_file(audio, AudioError):
         ready = pipeline.prepare_utterance(audio, segmentation, labeler.features_, known=known, **more)
     ready.normalised = mode = labeler.normalisation(normalise)
@@ -249,7 +249,7 @@ def label_all_speakers(
 
     segmentation = _read(audio, segments, utterance, shift, more.get("channel", "mix"))
     del more["tier"]
-    return speakers.label_speakers(labeler, audio, segmentation, known=labeler.label_set_.mapped(mapping), **more)
+    return speakers.label_speakers(labeler, audio, segmentation, known=labeler.label_set_.with_map(mapping), **more)
 
 
 def _read(audio: Path, segments: Path, utterance: str | None, shift: Any, channel: Any) -> Annotation:

@@ -77,7 +77,7 @@ def label_folder(
     decoding = {name: options.pop(name) for name in ("n_best", "decode")}
     if options.pop("utterance", None) is not None:
         raise SettingsError("--utterance cannot be given with a folder: the names of its recordings decide")
-    options["known"] = labeler.label_set_.mapped(options.pop("mapping"))
+    options["known"] = labeler.label_set_.with_map(options.pop("mapping"))
     ranking, notices, failed, done = Ranking(), NoticeCount(), 0, 0
     with common.bars() as bars:
         for problem in problems:

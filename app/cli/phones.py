@@ -48,7 +48,7 @@ def phones(
                 value=what,
             )
         labeler = common.load_model(model)
-        known = labeler.label_set_.mapped(common.read_map(map_))
+        known = labeler.label_set_.with_map(common.read_map(map_))
         found = known.compare(_count_labels(path, tier))
         _show_comparison(
             found, f"{path} with {labeler.card_.get('name') or model}, {known.phone_set or 'a set of its own'}", as_json
@@ -111,17 +111,17 @@ def _count_labels(path: Path, tier: str | None) -> Counter[str]:
 
 
 def _show_comparison(found: LabelComparison, title: str, as_json: bool) -> None:
-    from phonechain.features.phones.comparison import described
+    from phonechain.features.phones.comparison import describe_steps
 
     if as_json:
-        compared = {given: found.compared_as(given) for given in found.known}
+        compared = {given: found.name_of(given) for given in found.known}
         typer.echo(json.dumps({**found.as_dict(), "compared_as": compared}, ensure_ascii=False, indent=2))
         return
     typer.echo(title)
-    typer.echo(f"folding: {described(found.steps)}")
+    typer.echo(f"folding: {describe_steps(found.steps)}")
     table = common.table("given", ("times", "right"), "compared as")
     for label, count in found.known.items():
-        table.add_row(label, str(count), found.compared_as(label) or "")
+        table.add_row(label, str(count), found.name_of(label) or "")
     for counts, why in ((found.unscored, "not scored"), (found.unknown, "unknown to the model")):
         for label, count in counts.items():
             table.add_row(label, str(count), why)

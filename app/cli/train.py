@@ -186,7 +186,7 @@ def _respell(
     if mapping:
         labels = tuple(dict.fromkeys([*corpus.labels(), *(label for label in mapping.values() if label is not None)]))
         corpus.utterances = (
-            LabelSet(labels, steps=()).mapped(mapping).compare(corpus.labels()).respell(corpus.utterances)
+            LabelSet(labels, steps=()).with_map(mapping).compare(corpus.labels()).respell(corpus.utterances)
         )
     if base is not None:
         found = base.label_set_.compare(corpus.labels())

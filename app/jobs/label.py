@@ -97,7 +97,7 @@ def _prepare(line: Line, files: Files, labeler: PhoneLabeler, options: dict[str,
         "gaps": Gaps(options.get("gaps", "across"), options.get("max_gap", pipeline.MAX_GAP)),
         "max_seconds": options["max_seconds"],
         "max_segments": options["max_segments"],
-        "known": labeler.label_set_.mapped(options.get("map")),
+        "known": labeler.label_set_.with_map(options.get("map")),
         "recording": name_stem(line.audio),
     }
     if not options.get("all_speakers", False):

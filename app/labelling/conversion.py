@@ -14,7 +14,7 @@ from pathlib import Path
 
 from phonechain.features import annotation as notation
 from phonechain.features.annotation import Annotation, Tier, choose_tier, tier_segments, timit
-from phonechain.features.annotation.base import is_derived, nfc, shown
+from phonechain.features.annotation.base import excerpt, is_derived, nfc
 from phonechain.features.annotation.tiers import main_tier
 from phonechain.features.corpora.base import AUDIO_SUFFIXES, rate_of
 from phonechain.features.errors import Notice
@@ -55,9 +55,9 @@ def convert(
         source = replace(annotation, tiers=[t for t in annotation.tiers if t is chosen or about.fullmatch(t.name)])
     elif form.flat:
         notices += choose_tier(annotation)[1]
-    lost = notation.left_out(annotation if tier is None else source, to)
+    lost = notation.omitted_tiers(annotation if tier is None else source, to)
     if lost:
-        names = ", ".join(shown(name) for name in lost[:5]) + (f" and {len(lost) - 5} more" if len(lost) > 5 else "")
+        names = ", ".join(excerpt(name) for name in lost[:5]) + (f" and {len(lost) - 5} more" if len(lost) > 5 else "")
         kind = "point tiers" if form.holds == "intervals" else "further tiers"
         notices.append(Notice("tiers-lost", f"{form.title} has no room for {kind}: {names} left out", "tiers"))
     data = render(source, to, rate=rate, recording=recording)
@@ -105,11 +105,11 @@ def find_losses(source: Annotation, back: Annotation, left_out: Iterable[str] = 
         if other is not None:
             taken.add(id(other))
             if other.name != tier.name:
-                message = f"tier {shown(tier.name)} is called {shown(other.name)} in the file written"
+                message = f"tier {excerpt(tier.name)} is called {excerpt(other.name)} in the file written"
                 found.append(Notice("tier-renamed", message, f"tiers/{tier.name}", other.name))
             found += _count_changes(tier, other, named=len(kept) > 1)
         elif tier.entries and not is_derived(tier.name):
-            message = f"tier {shown(tier.name)} is not found again in the file written"
+            message = f"tier {excerpt(tier.name)} is not found again in the file written"
             found.append(Notice("tiers-lost", message, f"tiers/{tier.name}"))
     return found
 
@@ -124,7 +124,7 @@ def _find_partner(tier: Tier, tiers: list[Tier], taken: set[int]) -> Tier | None
 
 def _count_changes(tier: Tier, back: Tier, *, named: bool) -> list[Notice]:
     """Times moved, labels changed, entries lost and gaps filled."""
-    where = f"tier {shown(tier.name)}: " if named else ""
+    where = f"tier {excerpt(tier.name)}: " if named else ""
     pointer = f"tiers/{tier.name}"
     own, other = tier_segments(tier), tier_segments(back)
     found = []
@@ -133,7 +133,7 @@ def _count_changes(tier: Tier, back: Tier, *, named: bool) -> list[Notice]:
         labelled, kept = blank.count(False), blank_after.count(False)
         more = blank_after.count(True) - blank.count(True)
         if labelled > kept:
-            message = f"{where}{labelled} labelled entries, of which {kept} are kept in tier {shown(back.name)}"
+            message = f"{where}{labelled} labelled entries, of which {kept} are kept in tier {excerpt(back.name)}"
             found.append(Notice("entries-lost", message, pointer, float(labelled - kept)))
         if more < 0:
             message = f"{where}{_format_count(-more, 'entry', 'entries')} without a label not kept"
@@ -146,7 +146,7 @@ def _count_changes(tier: Tier, back: Tier, *, named: bool) -> list[Notice]:
             return found
     changed = [(a.label, b.label) for a, b in zip(own, other, strict=True) if a.label != b.label]
     if changed:
-        first = f"the first {shown(changed[0][0] or '')} to {shown(changed[0][1] or '')}"
+        first = f"the first {excerpt(changed[0][0] or '')} to {excerpt(changed[0][1] or '')}"
         found.append(
             Notice(
                 "labels-changed", f"{where}{_format_count(len(changed), 'label', 'labels')} changed, {first}", pointer

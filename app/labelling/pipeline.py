@@ -15,7 +15,7 @@ from phonechain.app.labelling import conversion
 from phonechain.app.problems.errors import TooManySegments
 from phonechain.features import annotation as notation
 from phonechain.features.annotation import Annotation, Tier, timit
-from phonechain.features.annotation.base import shown
+from phonechain.features.annotation.base import excerpt
 from phonechain.features.audio import reader as sound
 from phonechain.features.audio.raw import RawFormat
 from phonechain.features.audio.reader import Audio
@@ -220,16 +220,16 @@ def compare_labels(
     if 2 * found >= sum(1 for s in segments if s.label) or not looks_like_words(segments):
         return comparison, comparison.notices()
     others = [t for t in annotation.interval_tiers() if t is not tier and _may_be_phones(t)]
-    labels = ", ".join(shown(label) for label in list(comparison.unknown)[:3])
+    labels = ", ".join(excerpt(label) for label in list(comparison.unknown)[:3])
     if others:
-        names = ", ".join(shown(t.name) for t in others)
+        names = ", ".join(excerpt(t.name) for t in others)
         raise WordTier(
-            f"expected a tier of phones, got {shown(tier.name)}, which looks like words ({labels}); choose {names}",
+            f"expected a tier of phones, got {excerpt(tier.name)}, which looks like words ({labels}); choose {names}",
             pointer="tier",
             value=tier.name,
             details={"tiers": [t.name for t in others]},
         )
-    message = f"tier {shown(tier.name)} looks like words ({labels}), and each interval is labelled as one phone"
+    message = f"tier {excerpt(tier.name)} looks like words ({labels}), and each interval is labelled as one phone"
     return comparison, (Notice("tier-of-words", message, f"tiers/{tier.name}", tier.name), *comparison.notices())
 
 

@@ -161,7 +161,7 @@ def _list_words(ready: Prepared) -> list[Segment]:
     tier = find_word_tier(ready.annotation, ready.tier)
     if tier is None:
         raise NoSegments(
-            f"expected a tier of words beside {ready.tier.name}, got {notation.tiers.listed(ready.annotation)}",
+            f"expected a tier of words beside {ready.tier.name}, got {notation.tiers.list_tiers(ready.annotation)}",
             pointer="words",
         )
     return [s for s in notation.tier_segments(tier) if s.label is not None]

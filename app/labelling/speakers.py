@@ -17,7 +17,7 @@ from phonechain.app.labelling import conversion, pipeline
 from phonechain.app.labelling.pipeline import Prepared
 from phonechain.features import annotation as notation
 from phonechain.features.annotation import Annotation, Tier
-from phonechain.features.annotation.base import nfc, shown
+from phonechain.features.annotation.base import excerpt, nfc
 from phonechain.features.annotation.tiers import is_phone_tier
 from phonechain.features.audio import reader as sound
 from phonechain.features.audio.raw import RawFormat
@@ -47,7 +47,7 @@ def find_phone_tiers(annotation: Annotation) -> list[Tier]:
     ]
     if not found:
         raise NoSegments(
-            f"expected a tier of phones for each speaker, such as 'A - phones', got {notation.tiers.listed(annotation)}",
+            f"expected a tier of phones for each speaker, such as 'A - phones', got {notation.tiers.list_tiers(annotation)}",
             pointer="tiers",
         )
     return found
@@ -139,7 +139,7 @@ def render(labelled: Sequence[tuple[Prepared, Sequence[LabelledSegment]]], forma
         AnnotationError: the format has room for one tier, or cannot hold the labels.
     """
     if notation.FORMATS[format].flat and len(labelled) > 1:
-        names = ", ".join(shown(ready.tier.name) for ready, _ in labelled)
+        names = ", ".join(excerpt(ready.tier.name) for ready, _ in labelled)
         raise AnnotationError(
             f"expected a format with room for {len(labelled)} tiers ({names}), got {notation.FORMATS[format].title}",
             pointer="format",

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from phonechain.app.problems.errors import InvalidOperation
-from phonechain.features.annotation.base import shown
+from phonechain.features.annotation.base import excerpt
 from phonechain.features.segments import ROUNDING
 
 SHORTEST = 0.001
@@ -184,7 +184,7 @@ def plan(sheet: Sheet, operation: Any) -> Change:
             return plan_split(sheet, operation.segment, operation.time, operation.label)
         case "merge":
             return plan_merge(sheet, operation.segment, operation.label)
-    raise InvalidOperation(f"expected a known operation, got {shown(str(operation.op))}", pointer="operations")
+    raise InvalidOperation(f"expected a known operation, got {excerpt(str(operation.op))}", pointer="operations")
 
 
 def build_stacks(log: Sequence[tuple[int, str]]) -> tuple[list[int], list[int]]:

@@ -89,7 +89,7 @@ def rewrite(
             return Export(edited, media_type)
     data = conversion.render(changed, to, rate=rate, recording=name_stem(sound))
     back = notation.read(data, format=to, rate=rate if to == "timit" else None, name=name)
-    lost = notation.left_out(changed, to)
+    lost = notation.omitted_tiers(changed, to)
     notices = tuple(conversion.find_losses(changed, back, lost))
     return Export(_restore_encoding(data, source, annotation) if to == annotation.format else data, media_type, notices)
 

@@ -50,7 +50,7 @@ def _parse_label_map(value: Any) -> Any:
         if isinstance(value, str):
             return mapping.parse(value)
         if isinstance(value, dict) and all(isinstance(key, str) for key in value):
-            return mapping.checked(value)
+            return mapping.check(value)
     except PhoneSetError as error:
         raise PydanticCustomError("map", "{reason}", {"reason": str(error).removeprefix("map: ")}) from None
     raise PydanticCustomError("map", "expected an object of given labels and labels of the model")

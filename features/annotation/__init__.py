@@ -39,11 +39,11 @@ from phonechain.features.annotation.base import (
     Options,
     Source,
     Tier,
+    excerpt,
     name_stem,
-    shown,
 )
-from phonechain.features.annotation.tiers import add_labels, choose_tier, listed, shift, tier_segments
-from phonechain.features.annotation.tiers import left_out as _left_out
+from phonechain.features.annotation.tiers import add_labels, choose_tier, list_tiers, shift, tier_segments
+from phonechain.features.annotation.tiers import omitted_tiers as _omitted_tiers
 from phonechain.features.errors import AnnotationError, UnrecognisedAnnotation
 
 __all__ = [
@@ -60,8 +60,8 @@ __all__ = [
     "choose_tier",
     "format_named",
     "format_of",
-    "left_out",
-    "listed",
+    "list_tiers",
+    "omitted_tiers",
     "read",
     "read_all",
     "shift",
@@ -192,7 +192,7 @@ def sniff(source: Source) -> Format:
     certainty, _, best = max(scored, key=lambda s: (s[0], s[1]))
     if certainty:
         return best
-    start = shown(" ".join(source.head[:60].split()))  # binary data that no format knows is refused here
+    start = excerpt(" ".join(source.head[:60].split()))  # binary data that no format knows is refused here
     by_name = next((f for _, named, f in scored if named), None)
     if by_name is not None and (not by_name.flat or (source.suffix != ".txt" and _has_times(source))):
         return by_name  # its parser can say better what is wrong, and in which line
@@ -235,16 +235,16 @@ def write(annotation: Annotation, format: str, *, recording: str | None = None, 
     return form.write(annotation, **about)
 
 
-def left_out(annotation: Annotation, format: str) -> list[str]:
+def omitted_tiers(annotation: Annotation, format: str) -> list[str]:
     """Names of the tiers that `write` leaves out, since a file of that format has no room for them. Raises AnnotationError.
 
     Examples:
         >>> from pathlib import Path
         >>> annotation = read(Path("samples/LJ001-0002.TextGrid").read_bytes())
-        >>> left_out(annotation, "htk")
+        >>> omitted_tiers(annotation, "htk")
         ['words']
     """
-    return _left_out(annotation, _format(format, FORMATS))
+    return _omitted_tiers(annotation, _format(format, FORMATS))
 
 
 def format_of(name: str) -> Format | None:

@@ -15,10 +15,10 @@ from phonechain.features.annotation.base import (
     Source,
     Tier,
     check_count,
+    excerpt,
     number,
     one_line,
     seconds,
-    shown,
 )
 from phonechain.features.annotation.tiers import main_tier
 from phonechain.features.errors import AnnotationSyntaxError
@@ -52,7 +52,7 @@ def parse(source: Source) -> Annotation:
             continue
         words = line.strip().split("\t", 2) if "\t" in line else line.split(None, 2)
         if len(words) < 2:
-            raise AnnotationSyntaxError(f"expected a start, an end and a label, got {shown(line.strip())}", line=at)
+            raise AnnotationSyntaxError(f"expected a start, an end and a label, got {excerpt(line.strip())}", line=at)
         start = number(words[0].strip().replace(",", "."), at, "a start")
         end = number(words[1].strip().replace(",", "."), at, "an end")
         tier = points if start == end else intervals

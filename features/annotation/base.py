@@ -261,8 +261,8 @@ def pick(source: Source, names: list[str]) -> str:
         return names[0]
     if ANY in names:
         return ANY
-    listing = ", ".join(shown(n) for n in names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
-    wish = f"a recording named {shown(asked)}" if asked else f"to be told which of {len(names)} recordings is meant"
+    listing = ", ".join(excerpt(n) for n in names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+    wish = f"a recording named {excerpt(asked)}" if asked else f"to be told which of {len(names)} recordings is meant"
     raise AnnotationError(f"expected {wish}, got {listing}", pointer="utterance", value=asked)
 
 
@@ -276,7 +276,7 @@ def one_line(label: str | None, *forbidden: str) -> str:
     text = (label or "").strip()
     for bad in ("\n", "\r", "\t", *forbidden):
         if bad in text:
-            raise AnnotationError(f"expected labels that this format can hold, got {shown(text)} with {bad!r} in it")
+            raise AnnotationError(f"expected labels that this format can hold, got {excerpt(text)} with {bad!r} in it")
     return text
 
 
@@ -291,7 +291,7 @@ def gapless(tier: Tier) -> list[Segment]:
     for s in tier.entries:
         if s.start < at - ROUNDING or s.end < s.start:
             raise AnnotationError(
-                f"expected intervals one after the other in tier {shown(tier.name)}, "
+                f"expected intervals one after the other in tier {excerpt(tier.name)}, "
                 f"got {s.start:g}-{s.end:g} s after {at:g} s"
             )
         if s.start > at + ROUNDING:
@@ -313,11 +313,11 @@ def number(text: str, line: int | None, what: str, unit: float = 1.0) -> float:
     except ValueError:
         value = math.nan
     if not abs(value) <= MAX_SECONDS * unit or "_" in text:
-        raise AnnotationSyntaxError(f"expected {what} as a number, got {shown(text)}", line=line, value=text[:40])
+        raise AnnotationSyntaxError(f"expected {what} as a number, got {excerpt(text)}", line=line, value=text[:40])
     return value
 
 
-def shown(text: str) -> str:
+def excerpt(text: str) -> str:
     """A short quotation of offending text."""
     text = text if len(text) <= 40 else text[:37] + "..."
     return "'" + "".join(c if c.isprintable() else "?" for c in text) + "'"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import TypeVar
 
-from phonechain.features.annotation.base import Annotation, Source, Tier, nfc, pick, shown
+from phonechain.features.annotation.base import Annotation, Source, Tier, excerpt, nfc, pick
 from phonechain.features.errors import AnnotationError, Notice
 
 Rows = TypeVar("Rows")
@@ -41,17 +41,17 @@ def pick_channel(source: Source, recordings: Mapping[str, Collection[str]]) -> t
     wanted = source.options.channel
     if len(channels) == 1:
         return name, channels[0], ()
-    listed = ", ".join(shown(c) for c in channels[:8])
+    listed = ", ".join(excerpt(c) for c in channels[:8])
     if wanted is not None:
         for channel in channels:
             if channel_number(channel, channels) == wanted:
                 return name, channel, ()
         raise AnnotationError(
-            f"expected labels for channel {wanted} of {shown(name)}, got channels {listed}",
+            f"expected labels for channel {wanted} of {excerpt(name)}, got channels {listed}",
             pointer="channel",
             value=wanted,
         )
-    message = f"recording {shown(name)} has the channels {listed}; took {shown(channels[0])}"
+    message = f"recording {excerpt(name)} has the channels {listed}; took {excerpt(channels[0])}"
     notice = Notice("annotation-channels", message, "channel", channels[0])
     return name, channels[0], (notice,)
 

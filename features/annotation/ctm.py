@@ -16,10 +16,10 @@ from phonechain.features.annotation.base import (
     Source,
     Tier,
     check_count,
+    excerpt,
     is_number,
     number,
     seconds,
-    shown,
 )
 from phonechain.features.annotation.channels import read_each, read_one
 from phonechain.features.annotation.tiers import main_tier
@@ -56,7 +56,7 @@ def _recordings(source: Source) -> dict[str, dict[str, Rows]]:
             continue
         words = line.split()
         if len(words) < 5:
-            message = f"expected a recording, a channel, a start, a duration and a label, got {shown(line.strip())}"
+            message = f"expected a recording, a channel, a start, a duration and a label, got {excerpt(line.strip())}"
             raise AnnotationSyntaxError(message, line=at)
         if words[2] == "*":
             continue
@@ -106,7 +106,7 @@ def write(annotation: Annotation, recording: str | None = None, rate: int | None
     for s, confidence in zip(tier.entries, numbers, strict=True):
         label = (s.label or "").strip() or _EMPTY
         if re.search(r"\s", label):
-            raise AnnotationError(f"expected labels without blanks, which a CTM cannot hold, got {shown(label)}")
+            raise AnnotationError(f"expected labels without blanks, which a CTM cannot hold, got {excerpt(label)}")
         length = seconds(round(s.end - s.start, 9))
         lines.append(f"{name} 1 {seconds(s.start)} {length} {label}" + (f" {confidence}" if confidence else "") + "\n")
     return "".join(lines).encode()

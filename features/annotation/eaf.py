@@ -39,7 +39,7 @@ def parse(source: Source) -> Annotation:
     origin = time_origin(document)
     tiers, lost = [], 0
     for title, aligned, referring in zip(document.titles, document.aligned, document.referring, strict=True):
-        placed = _placed(aligned, slots, origin)
+        placed = _timed_segments(aligned, slots, origin)
         for name, _, _, text in referring:
             if (span := inherited.get(name)) is not None:
                 placed.append(Segment((span[0] + origin) / 1000, (span[1] + origin) / 1000, text))
@@ -59,7 +59,7 @@ def parse(source: Source) -> Annotation:
     return source.annotation(tiers, "eaf", notices=notices)
 
 
-def _placed(aligned: list[Aligned], slots: dict[str, float | None], origin: float) -> list[Segment]:
+def _timed_segments(aligned: list[Aligned], slots: dict[str, float | None], origin: float) -> list[Segment]:
     """The annotations whose two slots have a time."""
     try:
         # Nearly every file: a slot that is not there, or has no value, is the exception.
@@ -69,7 +69,7 @@ def _placed(aligned: list[Aligned], slots: dict[str, float | None], origin: floa
         ]
     except (KeyError, TypeError):
         known = [entry for entry in aligned if None not in (slots.get(entry[1]), slots.get(entry[2]))]
-        return _placed(known, slots, origin)
+        return _timed_segments(known, slots, origin)
 
 
 def time_origin(document: Document) -> float:

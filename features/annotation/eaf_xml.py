@@ -11,7 +11,7 @@ import re
 from typing import NoReturn
 from xml.parsers import expat
 
-from phonechain.features.annotation.base import MAX_TIERS, check_count, shown
+from phonechain.features.annotation.base import MAX_TIERS, check_count, excerpt
 from phonechain.features.errors import AnnotationSyntaxError
 
 Aligned = tuple[str, str, str, str]
@@ -93,7 +93,7 @@ class Document:
             if name == "TIME_SLOT":
                 value = given.get("TIME_VALUE")
                 if "TIME_SLOT_ID" not in given or not (value is None or re.fullmatch("-?[0-9]{1,14}", value)):
-                    refuse("expected a TIME_SLOT with an id and a time in milliseconds, got " + listed(given))
+                    refuse("expected a TIME_SLOT with an id and a time in milliseconds, got " + list_attributes(given))
                 self.slots[given["TIME_SLOT_ID"]] = None if value is None else int(value)
             elif name in ("ALIGNABLE_ANNOTATION", "REF_ANNOTATION"):
                 if not self.titles:
@@ -110,7 +110,7 @@ class Document:
             elif name == "MEDIA_DESCRIPTOR":
                 self.media.append((given.get("MIME_TYPE", ""), given.get("TIME_ORIGIN", "0"), parser.CurrentLineNumber))
             elif not rooted and name != "ANNOTATION_DOCUMENT":
-                refuse(f"expected an ANNOTATION_DOCUMENT, got {shown(name)}")
+                refuse(f"expected an ANNOTATION_DOCUMENT, got {excerpt(name)}")
             rooted = True
 
         def end(name: str) -> None:
@@ -128,10 +128,10 @@ class Document:
                 said.clear()
 
         def doctype(name: str, *_: object) -> None:
-            refuse(f"expected XML without a document type, got one for {shown(name)}")
+            refuse(f"expected XML without a document type, got one for {excerpt(name)}")
 
-        def listed(given: dict[str, str]) -> str:
-            return ", ".join(f"{k}={shown(v)}" for k, v in given.items()) or "neither"
+        def list_attributes(given: dict[str, str]) -> str:
+            return ", ".join(f"{k}={excerpt(v)}" for k, v in given.items()) or "neither"
 
         def refuse(message: str) -> NoReturn:
             raise AnnotationSyntaxError(message, line=parser.CurrentLineNumber)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from phonechain.features.annotation.base import Annotation, Format, Source, Tier, check_count, printable, shown
+from phonechain.features.annotation.base import Annotation, Format, Source, Tier, check_count, excerpt, printable
 from phonechain.features.annotation.json import json_number, kind_of, load
 from phonechain.features.errors import AnnotationSyntaxError, Notice
 from phonechain.features.segments import Segment
@@ -43,7 +43,7 @@ def parse(source: Source) -> Annotation:
         check_count(len(words.entries) + len(phones.entries))
     notices = []
     if lost:
-        message = f"{len(lost)} of {len(given)} words were not found in the sound and have no times, the first {shown(lost[0])}"
+        message = f"{len(lost)} of {len(given)} words were not found in the sound and have no times, the first {excerpt(lost[0])}"
         notices.append(Notice("words-without-times", message, "words", float(len(lost))))
     tiers = [words, *([phones] if phones.entries else [])]
     return source.annotation(printable(tiers), "gentle", notices=notices)

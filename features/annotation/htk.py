@@ -18,11 +18,11 @@ from phonechain.features.annotation.base import (
     Source,
     Tier,
     check_count,
+    excerpt,
     is_number,
     number,
-    shown,
 )
-from phonechain.features.annotation.tiers import aligned, main_tier
+from phonechain.features.annotation.tiers import main_tier, same_intervals
 from phonechain.features.errors import AnnotationSyntaxError, Notice
 from phonechain.features.segments import Segment
 
@@ -68,7 +68,7 @@ def parse_lines(lines: Iterable[tuple[int, str]]) -> tuple[list[Tier], list[Noti
             places.append([])
             continue
         if len(words) < 3:
-            raise AnnotationSyntaxError(f"expected a start, an end and a name, got {shown(line.strip())}", line=at)
+            raise AnnotationSyntaxError(f"expected a start, an end and a name, got {excerpt(line.strip())}", line=at)
         decimals = decimals or "." in words[0] or "." in words[1]
         start, end = number(words[0], at, "a start", UNIT), number(words[1], at, "an end", UNIT)
         count += 1
@@ -156,20 +156,20 @@ def rows(annotation: Annotation) -> list[str]:
     source = annotation.tier(tier.name)
     given = (
         [s.label for s in source.entries]
-        if source and source.entries is not tier.entries and aligned(source, tier)
+        if source and source.entries is not tier.entries and same_intervals(source, tier)
         else []
     )
     if not any(given):
         given = [None] * len(numbers)
     return [
-        f"{round(s.start * UNIT)} {round(s.end * UNIT)} {_quoted(s.label or '')}"
+        f"{round(s.start * UNIT)} {round(s.end * UNIT)} {_quote(s.label or '')}"
         + (f" {n}" if n else "")
-        + (f" {_quoted(g)}" if g else "")
+        + (f" {_quote(g)}" if g else "")
         for s, n, g in zip(tier.entries, numbers, given, strict=True)
     ]
 
 
-def _quoted(name: str) -> str:
+def _quote(name: str) -> str:
     """As it is where it reads back so, else in quotes with escapes."""
     if (
         name

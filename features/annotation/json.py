@@ -22,8 +22,8 @@ from phonechain.features.annotation.base import (
     Source,
     Tier,
     check_count,
+    excerpt,
     printable,
-    shown,
 )
 from phonechain.features.errors import AnnotationSyntaxError, UnrecognisedAnnotation
 from phonechain.features.segments import Segment
@@ -48,13 +48,13 @@ def load(text: str) -> Any:
     try:
         return json.loads(text, parse_constant=_refuse)
     except json.JSONDecodeError as error:
-        got = shown(text[error.pos : error.pos + 20]) if error.pos < len(text) else "the end of the file"
+        got = excerpt(text[error.pos : error.pos + 20]) if error.pos < len(text) else "the end of the file"
         message = f"expected JSON, got {got}: {error.msg} (column {error.colno})"
         raise AnnotationSyntaxError(message, line=error.lineno) from None
     except RecursionError:
         raise AnnotationSyntaxError("expected JSON of a few levels, got nesting without end") from None
     except ValueError as error:
-        raise AnnotationSyntaxError(f"expected JSON, got {shown(str(error))}") from None
+        raise AnnotationSyntaxError(f"expected JSON, got {excerpt(str(error))}") from None
 
 
 def _refuse(name: str) -> float:
@@ -200,13 +200,13 @@ def kind_of(value: Any) -> str:
     if isinstance(value, (dict, list)):
         return "an object" if isinstance(value, dict) else f"a list of {len(value)}"
     try:
-        return shown(str(value))
+        return excerpt(str(value))
     except ValueError:  # an integer too long to print
         return "a number without end"
 
 
 def _keys(value: dict[str, Any]) -> str:
-    return "the keys " + ", ".join(shown(k) for k in list(value)[:8]) if value else "an empty object"
+    return "the keys " + ", ".join(excerpt(k) for k in list(value)[:8]) if value else "an empty object"
 
 
 def to_object(annotation: Annotation) -> dict[str, Any]:

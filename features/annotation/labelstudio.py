@@ -23,15 +23,15 @@ from phonechain.features.annotation.base import (
     Source,
     Tier,
     check_count,
+    excerpt,
     is_derived,
     is_number,
     name_stem,
     pick,
     printable,
-    shown,
 )
 from phonechain.features.annotation.json import json_number, kind_of, load
-from phonechain.features.annotation.tiers import beside
+from phonechain.features.annotation.tiers import derived_tier
 from phonechain.features.errors import AnnotationSyntaxError, Notice
 from phonechain.features.segments import Segment
 
@@ -98,7 +98,7 @@ def _annotation(source: Source, task: dict[str, Any], at: str) -> Annotation:
             notices.append(Notice("annotators-several", message, where, float(count)))
         found, end = _regions(results, where)
     else:
-        found, end = _reduced(task, at)
+        found, end = _parse_reduced(task, at)
     check_count(sum(map(len, found.values())))
     tiers: list[Tier] = []
     for control, regions in found.items():
@@ -156,7 +156,7 @@ def _small(value: Any) -> float | None:
     return float(value) if type(value) in (int, float) and abs(value) < 1e9 else None
 
 
-def _reduced(task: dict[str, Any], at: str) -> tuple[Found, float | None]:
+def _parse_reduced(task: dict[str, Any], at: str) -> tuple[Found, float | None]:
     """The form without annotators: each control's name holds its regions."""
     found: Found = defaultdict(list)
     for control, regions in task.items():
@@ -178,7 +178,7 @@ def _label(value: dict[str, Any]) -> str:
         if len(said) == 1 and type(said[0]) is str:
             return said[0]
         return ", ".join(str(s) for s in said[:20] if isinstance(s, (str, int, float)))
-    return said if isinstance(said, str) else shown(str(said)[:40]) if isinstance(said, dict) else str(said)
+    return said if isinstance(said, str) else excerpt(str(said)[:40]) if isinstance(said, dict) else str(said)
 
 
 def write(annotation: Annotation) -> bytes:
@@ -189,10 +189,10 @@ def write(annotation: Annotation) -> bytes:
         numbers = None
         if tier.name.endswith(ANSWER):
             base = Tier(tier.name.removesuffix(ANSWER), "interval", tier.entries)
-            numbers = beside(annotation, base, POSTERIOR)
+            numbers = derived_tier(annotation, base, POSTERIOR)
         elif not is_derived(tier.name):
-            numbers = beside(annotation, tier, SCORE)
-        elif _folded(annotation, tier):
+            numbers = derived_tier(annotation, tier, SCORE)
+        elif _is_score_tier(annotation, tier):
             continue
         for i, s in enumerate(tier.entries):
             region: dict[str, Any] = {
@@ -211,12 +211,12 @@ def write(annotation: Annotation) -> bytes:
     return (json.dumps([task], ensure_ascii=False) + "\n").encode()
 
 
-def _folded(annotation: Annotation, tier: Tier) -> bool:
+def _is_score_tier(annotation: Annotation, tier: Tier) -> bool:
     """True for a tier of numbers that stand as scores at another tier's regions."""
     for kind, of in ((POSTERIOR, ANSWER), (SCORE, "")):
         base = tier.name.removesuffix(kind)
         if base != tier.name and (owner := annotation.tier(base + of)) is not None:
-            return beside(annotation, Tier(base, "interval", owner.entries), kind) is tier
+            return derived_tier(annotation, Tier(base, "interval", owner.entries), kind) is tier
     return False
 
 

@@ -7,7 +7,7 @@ Source: the HTK Book, section "Master label files". After `#!MLF!#` each recordi
 from __future__ import annotations
 
 from phonechain.features.annotation import htk
-from phonechain.features.annotation.base import ANY, Annotation, Format, Source, name_stem, pick, shown
+from phonechain.features.annotation.base import ANY, Annotation, Format, Source, excerpt, name_stem, pick
 from phonechain.features.errors import AnnotationSyntaxError
 
 
@@ -25,7 +25,7 @@ def _blocks(source: Source) -> dict[str, list[tuple[int, str]]]:
             if text == "#!MLF!#" or "->" in text:  # a pointer to files elsewhere
                 continue
             if len(text) < 2 or text[0] not in "\"'" or text[-1] != text[0]:
-                raise AnnotationSyntaxError(f"expected the name of a recording in quotes, got {shown(text)}", line=at)
+                raise AnnotationSyntaxError(f"expected the name of a recording in quotes, got {excerpt(text)}", line=at)
             current = blocks.setdefault(name_stem(text[1:-1]), [])
         elif text == ".":
             current = None

@@ -19,10 +19,10 @@ from phonechain.features.annotation.base import (
     Source,
     Tier,
     check_count,
+    excerpt,
     is_derived,
     nfc,
     one_line,
-    shown,
 )
 from phonechain.features.annotation.tiers import choose_tier
 from phonechain.features.errors import AnnotationSyntaxError, Notice
@@ -61,12 +61,12 @@ def parse(source: Source) -> Annotation:
         match = _LINE.match(line)
         if match is None:
             raise AnnotationSyntaxError(
-                f"expected a key of three characters and a colon, got {shown(line.strip())}", line=at
+                f"expected a key of three characters and a colon, got {excerpt(line.strip())}", line=at
             )
         key, body = match[1], match[2].rstrip()
         if key == "SAM":
             if not body.isdecimal() or not 0 < int(body[:9]) < 10_000_000:
-                raise AnnotationSyntaxError(f"expected a rate in Hz, got {shown(body)}", line=at)
+                raise AnnotationSyntaxError(f"expected a rate in Hz, got {excerpt(body)}", line=at)
             rate = float(body)
         elif key == "ORT" and (word := _WORD.fullmatch(body)):
             words.append((word[1], word[2]))
@@ -75,7 +75,9 @@ def parse(source: Source) -> Annotation:
         elif key in _CLASS_2 and (span := _UNLINKED.fullmatch(body)):
             spans.setdefault(key, []).append((int(span[1]), int(span[2]), "", span[3], at))
         elif key in ("MAU", "SAP", "PHO"):
-            raise AnnotationSyntaxError(f"expected a start, a duration, a link and a label, got {shown(body)}", line=at)
+            raise AnnotationSyntaxError(
+                f"expected a start, a duration, a link and a label, got {excerpt(body)}", line=at
+            )
         else:
             continue
         count += 1

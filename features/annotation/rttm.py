@@ -14,9 +14,9 @@ from phonechain.features.annotation.base import (
     Source,
     Tier,
     check_count,
+    excerpt,
     is_number,
     number,
-    shown,
 )
 from phonechain.features.annotation.channels import read_each, read_one
 from phonechain.features.errors import AnnotationSyntaxError
@@ -58,7 +58,7 @@ def _recordings(source: Source) -> dict[str, dict[str, Rows]]:
         if line.startswith(";;"):
             continue
         if len(words) < 9 or words[0] not in _TYPES:
-            message = f"expected a type and at least eight fields, got {shown(line.strip())}"
+            message = f"expected a type and at least eight fields, got {excerpt(line.strip())}"
             raise AnnotationSyntaxError(message, line=at)
         if _NOTHING in words[3:5]:  # SPKR-INFO, and what has no time
             continue

@@ -11,7 +11,7 @@ import html
 import re
 from collections.abc import Iterator
 
-from phonechain.features.annotation.base import Annotation, Format, Source, Tier, check_count, one_line, shown
+from phonechain.features.annotation.base import Annotation, Format, Source, Tier, check_count, excerpt, one_line
 from phonechain.features.annotation.tiers import main_tier
 from phonechain.features.errors import AnnotationError, AnnotationSyntaxError
 from phonechain.features.segments import Segment
@@ -48,7 +48,7 @@ def _cues(source: Source) -> Iterator[Cue]:
         match = _TIMING.fullmatch(lines[at])
         if match is None:
             if "-->" in lines[at]:
-                raise AnnotationSyntaxError(f"expected two times, got {shown(lines[at].strip())}", line=at + 1)
+                raise AnnotationSyntaxError(f"expected two times, got {excerpt(lines[at].strip())}", line=at + 1)
             at += 1
             continue
         times, number = match.groups(), at + 1
@@ -124,7 +124,7 @@ def write_srt(annotation: Annotation) -> bytes:
     for k, s in enumerate(tier.entries, 1):
         label = one_line(s.label, "-->")
         if _TAG.search(label) or _STAMP.search(label):
-            raise AnnotationError(f"expected labels that SubRip can hold, got {shown(label)}, which reads as a tag")
+            raise AnnotationError(f"expected labels that SubRip can hold, got {excerpt(label)}, which reads as a tag")
         cues.append(f"{k}\n{_clock(s.start, ',')} --> {_clock(s.end, ',')}\n{label}\n")
     return "\n".join(cues).encode()
 

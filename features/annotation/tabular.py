@@ -26,7 +26,7 @@ from phonechain.features.annotation.base import (
     one_line,
     seconds,
 )
-from phonechain.features.annotation.tiers import aligned
+from phonechain.features.annotation.tiers import same_intervals
 from phonechain.features.errors import AnnotationSyntaxError, UnrecognisedAnnotation
 from phonechain.features.segments import Segment
 
@@ -177,7 +177,7 @@ def _table(annotation: Annotation) -> list[list[str]]:
     tiers = annotation.tiers
     names = Counter(t.name for t in tiers)
     spoken_for = _STARTS | _ENDS | _DURATIONS | _TIERS | _ROW
-    wide = bool(tiers) and all(aligned(t, tiers[0]) and t.kind == tiers[0].kind for t in tiers)
+    wide = bool(tiers) and all(same_intervals(t, tiers[0]) and t.kind == tiers[0].kind for t in tiers)
     plain = wide and max(names.values()) == 1 and not any(_key(n)[0] in spoken_for for n in names)
     plain = plain and all(any(s.label for s in t.entries) for t in tiers)  # a column without labels is no tier
     if plain:

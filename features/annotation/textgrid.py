@@ -17,10 +17,10 @@ from phonechain.features.annotation.base import (
     Source,
     Tier,
     check_count,
+    excerpt,
     is_number,
     number,
     seconds,
-    shown,
 )
 from phonechain.features.errors import AnnotationError, AnnotationSyntaxError, Notice
 from phonechain.features.segments import ROUNDING, Segment
@@ -102,14 +102,14 @@ class Reader:
         match = self.next()
         value: str | None = match[kind]
         if value is None:
-            said = f" {shown(match[self.kind()])}" if match[self.kind()] else ""
+            said = f" {excerpt(match[self.kind()])}" if match[self.kind()] else ""
             raise AnnotationSyntaxError(f"expected {what}, got {_KINDS[self.kind()]}{said}", line=self.line())
         return value
 
     def text(self, what: str) -> str:
         value = self._expect("text", what)
         if self.match is not None and not self.match["close"]:
-            raise AnnotationSyntaxError(f"expected a closing quote after {shown(value)}, got none", line=self.line())
+            raise AnnotationSyntaxError(f"expected a closing quote after {excerpt(value)}, got none", line=self.line())
         return value.replace('""', '"') if '"' in value else value
 
     def number(self, what: str) -> float:
@@ -121,7 +121,7 @@ class Reader:
         if is_number(value) or not abs(taken) <= MAX_SECONDS:
             return number(value, self.line(), what)  # the line is counted only where it is told
         if len(self.odd) < MOST_ODD:
-            message = f"line {self.line()}: {shown(value)} was read as {seconds(taken)}, as Praat reads it"
+            message = f"line {self.line()}: {excerpt(value)} was read as {seconds(taken)}, as Praat reads it"
             self.odd.append(Notice("number-odd", message, f"line {self.line()}", value[:40]))
         return taken
 
@@ -180,7 +180,9 @@ def parse(source: Source) -> Annotation:
         return _chronological(reader, source)
     what = reader.text('the object class "TextGrid"')
     if what.split(" ")[0] != "TextGrid":
-        raise AnnotationError(f"expected a Praat TextGrid, got a Praat {shown(what)}", pointer=f"line {reader.line()}")
+        raise AnnotationError(
+            f"expected a Praat TextGrid, got a Praat {excerpt(what)}", pointer=f"line {reader.line()}"
+        )
     start, end = reader.number("the start of the file"), reader.number("the end of the file")
     size = reader.count("the number of tiers") if reader.flag("<exists>") == "exists" else 0
     tiers: list[Tier] = []
@@ -188,7 +190,7 @@ def parse(source: Source) -> Annotation:
         kind = reader.text('the class of a tier, "IntervalTier" or "TextTier"')
         if kind not in ("IntervalTier", "TextTier"):
             raise AnnotationSyntaxError(
-                f'expected a tier of class "IntervalTier" or "TextTier", got {shown(kind)}', line=reader.line()
+                f'expected a tier of class "IntervalTier" or "TextTier", got {excerpt(kind)}', line=reader.line()
             )
         name = reader.text("the name of a tier")
         tier = Tier(name, "interval" if kind == "IntervalTier" else "point")
@@ -229,7 +231,7 @@ def _chronological(reader: Reader, source: Source) -> Annotation:
             break
         place = token["number"]
         if place is None or not place.isdecimal() or not 1 <= int(place[:9]) <= len(tiers):
-            got = shown(token[reader.kind()])
+            got = excerpt(token[reader.kind()])
             raise AnnotationSyntaxError(f"expected a tier from 1 to {len(tiers)}, got {got}", line=reader.line())
         total += 1
         check_count(total)
@@ -245,7 +247,7 @@ def zero_lengths(tiers: list[Tier]) -> list[Notice]:
         empty = [i for i, s in enumerate(tier.entries) if s.start == s.end] if tier.kind == "interval" else []
         if empty:
             at = tier.entries[empty[0]].start
-            message = f"tier {shown(tier.name)}: {len(empty)} intervals of zero length, "
+            message = f"tier {excerpt(tier.name)}: {len(empty)} intervals of zero length, "
             message += f"the first (number {empty[0] + 1}) at {at} s"
             notices.append(Notice("zero-length-interval", message, f"tiers/{tier.name}/{empty[0]}", at))
     return notices
@@ -261,14 +263,14 @@ def write_long(annotation: Annotation) -> bytes:
         f"xmin = {seconds(start)} ",
         f"xmax = {seconds(end)} ",
     ]
-    tiers = filled(annotation)
+    tiers = fill_gaps(annotation)
     lines += ["tiers? <exists> ", f"size = {len(tiers)} ", "item []: "]
     for i, tier in enumerate(tiers, 1):
         interval = tier.kind == "interval"
         lines += [
             f"    item [{i}]:",
             f'        class = "{"IntervalTier" if interval else "TextTier"}" ',
-            f"        name = {quoted(tier.name)} ",
+            f"        name = {quote(tier.name)} ",
             f"        xmin = {seconds(start)} ",
             f"        xmax = {seconds(end)} ",
             f"        {'intervals' if interval else 'points'}: size = {len(tier.entries)} ",
@@ -279,13 +281,13 @@ def write_long(annotation: Annotation) -> bytes:
                     f"        intervals [{j}]:",
                     f"            xmin = {seconds(s.start)} ",
                     f"            xmax = {seconds(s.end)} ",
-                    f"            text = {quoted(s.label)} ",
+                    f"            text = {quote(s.label)} ",
                 ]
             else:
                 lines += [
                     f"        points [{j}]:",
                     f"            number = {seconds(s.start)} ",
-                    f"            mark = {quoted(s.label)} ",
+                    f"            mark = {quote(s.label)} ",
                 ]
     return ("\n".join(lines) + "\n").encode()
 
@@ -293,7 +295,7 @@ def write_long(annotation: Annotation) -> bytes:
 def write_short(annotation: Annotation) -> bytes:
     """The form with the values alone, one a line. UTF-8."""
     start, end = annotation.extent
-    tiers = filled(annotation)
+    tiers = fill_gaps(annotation)
     lines = [
         'File type = "ooTextFile"',
         'Object class = "TextGrid"',
@@ -305,16 +307,16 @@ def write_short(annotation: Annotation) -> bytes:
     ]
     for tier in tiers:
         interval = tier.kind == "interval"
-        lines += [f'"{"IntervalTier" if interval else "TextTier"}"', quoted(tier.name), seconds(start), seconds(end)]
+        lines += [f'"{"IntervalTier" if interval else "TextTier"}"', quote(tier.name), seconds(start), seconds(end)]
         lines.append(str(len(tier.entries)))
         for s in tier.entries:
             lines += (
-                [seconds(s.start), seconds(s.end), quoted(s.label)] if interval else [seconds(s.start), quoted(s.label)]
+                [seconds(s.start), seconds(s.end), quote(s.label)] if interval else [seconds(s.start), quote(s.label)]
             )
     return ("\n".join(lines) + "\n").encode()
 
 
-def filled(annotation: Annotation) -> list[Tier]:
+def fill_gaps(annotation: Annotation) -> list[Tier]:
     """The tiers as Praat needs them: intervals that touch from start to end, gaps filled with empty ones.
 
     Intervals that overlap cannot stand in one tier; they go to a further tier of the same name with a number.
@@ -346,7 +348,7 @@ def _rows(tier: Tier) -> list[list[Segment]]:
     for s in sorted(tier.entries, key=lambda s: (s.start, s.end)):
         if s.end < s.start:
             raise AnnotationError(
-                f"expected intervals that end after they start, got {s.start:g}-{s.end:g} s in tier {shown(tier.name)}"
+                f"expected intervals that end after they start, got {s.start:g}-{s.end:g} s in tier {excerpt(tier.name)}"
             )
         row = next((r for r in rows if not r or r[-1].end <= s.start + ROUNDING), None)
         if row is None:
@@ -355,7 +357,7 @@ def _rows(tier: Tier) -> list[list[Segment]]:
     return rows
 
 
-def quoted(text: str | None) -> str:
+def quote(text: str | None) -> str:
     """A text as Praat quotes it."""
     return '"' + (text or "").replace('"', '""') + '"'
 

@@ -17,10 +17,10 @@ from phonechain.features.annotation.base import (
     Source,
     Tier,
     check_count,
+    excerpt,
     printable,
-    shown,
 )
-from phonechain.features.annotation.textgrid import filled, zero_lengths
+from phonechain.features.annotation.textgrid import fill_gaps, zero_lengths
 from phonechain.features.errors import AnnotationError, AnnotationSyntaxError
 from phonechain.features.segments import Segment
 
@@ -79,7 +79,7 @@ def parse(source: Source) -> Annotation:
     file = _Bytes(source.data, len(_MAGIC))
     what = file.name("the object class")
     if what.split(" ")[0] != "TextGrid":
-        raise AnnotationError(f"expected a Praat TextGrid, got a Praat {shown(what)}")
+        raise AnnotationError(f"expected a Praat TextGrid, got a Praat {excerpt(what)}")
     start, end = file.time("the start of the file"), file.time("the end of the file")
     size = file.count("the number of tiers") if file.take(1, "whether there are tiers")[0] else 0
     tiers: list[Tier] = []
@@ -87,7 +87,7 @@ def parse(source: Source) -> Annotation:
     for _ in range(size):
         kind = file.name("the class of a tier")
         if kind not in ("IntervalTier", "TextTier"):
-            message = f"expected a tier of class IntervalTier or TextTier, got {shown(kind)}"
+            message = f"expected a tier of class IntervalTier or TextTier, got {excerpt(kind)}"
             raise AnnotationSyntaxError(message, pointer=f"byte {file.at}")
         tier = Tier(file.text("the name of a tier"), "interval" if kind == "IntervalTier" else "point")
         file.time("the start of a tier")
@@ -107,7 +107,7 @@ def parse(source: Source) -> Annotation:
 def write(annotation: Annotation) -> bytes:
     """Every tier. Raises AnnotationError for a text of more than 65 534 characters."""
     start, end = annotation.extent
-    tiers = filled(annotation)
+    tiers = fill_gaps(annotation)
     out = [_MAGIC, b"\x08TextGrid", struct.pack(">ddbi", start, end, 1, len(tiers))]
     for tier in tiers:
         name = b"IntervalTier" if tier.kind == "interval" else b"TextTier"

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from phonechain.features.annotation.base import Annotation, Source, Tier, seconds
-from phonechain.features.annotation.textgrid import Reader, filled, is_long, quoted
+from phonechain.features.annotation.textgrid import Reader, fill_gaps, is_long, quote
 from phonechain.features.segments import Segment
 
 _MARKS = (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
@@ -52,7 +52,7 @@ def replace_tier(data: bytes, index: int, entries: Sequence[Segment]) -> bytes |
             continue
         if not interval:
             return None
-        rows = filled(Annotation([Tier("", "interval", list(entries))], "textgrid", start, end))
+        rows = fill_gaps(Annotation([Tier("", "interval", list(entries))], "textgrid", start, end))
         if len(rows) != 1:
             return None  # they overlap
         old = text[begin : reader.at]
@@ -82,7 +82,7 @@ def _long(entries: Sequence[Segment], old: str, spelt: Mapping[float, str]) -> s
             f"{indent}intervals [{number}]{colon}",
             f"{inner}xmin = {_time(s.start, spelt)}{blank}",
             f"{inner}xmax = {_time(s.end, spelt)}{blank}",
-            f"{inner}text = {quoted(s.label)}{blank}",
+            f"{inner}text = {quote(s.label)}{blank}",
         ]
     lead = match[0] if (match := re.match(r"[ \t]*\n", old)) else "\n"
     return (lead + "\n".join(lines)).removesuffix(blank)
@@ -90,7 +90,7 @@ def _long(entries: Sequence[Segment], old: str, spelt: Mapping[float, str]) -> s
 
 def _short(entries: Sequence[Segment], old: str, spelt: Mapping[float, str]) -> str:
     """The block of intervals, a value a line."""
-    values = [value for s in entries for value in (_time(s.start, spelt), _time(s.end, spelt), quoted(s.label))]
+    values = [value for s in entries for value in (_time(s.start, spelt), _time(s.end, spelt), quote(s.label))]
     lead = match[0] if (match := re.match(r"[ \t]*\n", old)) else "\n"
     return lead + "\n".join(values)
 

@@ -16,9 +16,9 @@ from phonechain.features.annotation.base import (
     Annotation,
     Format,
     Tier,
+    excerpt,
     is_derived,
     nfc,
-    shown,
 )
 from phonechain.features.errors import AnnotationError, NoSegments, Notice, UnknownTier
 from phonechain.features.segments import Segment
@@ -54,30 +54,30 @@ def choose_tier(annotation: Annotation, tier: str | None = None) -> tuple[Tier, 
         ('phones', 23, ())
     """
     if tier is not None:
-        return _named(annotation, tier)
+        return _find_named(annotation, tier)
     candidates = annotation.interval_tiers()
     filled = [t for t in candidates if len(t.entries) > 1 or t.labelled()]
     candidates = filled or [t for t in candidates if t.entries] or candidates
     if not candidates:
-        raise NoSegments(f"expected a tier of intervals, got {listed(annotation)}", pointer="tiers")
+        raise NoSegments(f"expected a tier of intervals, got {list_tiers(annotation)}", pointer="tiers")
     names = [nfc(t.name) for t in candidates]
     keys = [name.casefold().strip() for name in names]
     at, why = _guess(candidates, keys)
     chosen = candidates[at]
-    unfit = "" if why else _unfit(annotation, candidates)
+    unfit = "" if why else _describe_unusable(annotation, candidates)
     alone = why == BY_NAME and sum(map(_is_usual, keys)) == 1
     if (len(candidates) == 1 or alone) and not unfit:
         return chosen, ()
-    others = ", ".join(shown(t.name) for t, name in zip(candidates, names, strict=True) if name != names[at])
+    others = ", ".join(excerpt(t.name) for t, name in zip(candidates, names, strict=True) if name != names[at])
     message = (
-        f"took tier {shown(chosen.name)} ({len(chosen.entries)} intervals), {why or 'which has most short intervals'}"
+        f"took tier {excerpt(chosen.name)} ({len(chosen.entries)} intervals), {why or 'which has most short intervals'}"
         + (others and f"; not {others}")
         + unfit
     )
     notices = [Notice("tier-guessed", message, f"tiers/{chosen.name}", chosen.name)]
     if names.count(names[at]) > 1:
         same = [t for t, name in zip(candidates, names, strict=True) if name == names[at]]
-        notices.append(_repeated(annotation, same, chosen))
+        notices.append(_repeat_notice(annotation, same, chosen))
     return chosen, tuple(notices)
 
 
@@ -115,17 +115,17 @@ def _fitness(tier: Tier) -> tuple[int, int]:
     return short_intervals(tier), len(tier.entries)
 
 
-def _unfit(annotation: Annotation, candidates: list[Tier]) -> str:
+def _describe_unusable(annotation: Annotation, candidates: list[Tier]) -> str:
     """What a person should know of tiers that are named as if they had the phones, and were not looked at."""
     told = [
-        f"; tier {shown(t.name)} {'holds points' if t.kind == 'point' and t.entries else 'is empty'}"
+        f"; tier {excerpt(t.name)} {'holds points' if t.kind == 'point' and t.entries else 'is empty'}"
         for t in annotation.tiers
         if is_phone_tier(t.name) and not any(t is c for c in candidates)
     ]
     return "".join(told)
 
 
-def _repeated(annotation: Annotation, same: list[Tier], chosen: Tier) -> Notice:
+def _repeat_notice(annotation: Annotation, same: list[Tier], chosen: Tier) -> Notice:
     """Several tiers of one name: which was taken, and why."""
 
     def place(tier: Tier) -> str:
@@ -134,13 +134,13 @@ def _repeated(annotation: Annotation, same: list[Tier], chosen: Tier) -> Notice:
 
     others = ", ".join(place(t) for t in same if t is not chosen)
     message = (
-        f"{len(same)} tiers are named {shown(chosen.name)}; took {place(chosen)} labelled intervals of at most "
+        f"{len(same)} tiers are named {excerpt(chosen.name)}; took {place(chosen)} labelled intervals of at most "
         f"{SHORT:g} s, not {others}"
     )
     return Notice("tier-repeated", message, f"tiers/{chosen.name}", chosen.name)
 
 
-def _named(annotation: Annotation, wanted: str) -> tuple[Tier, tuple[Notice, ...]]:
+def _find_named(annotation: Annotation, wanted: str) -> tuple[Tier, tuple[Notice, ...]]:
     for same in (nfc, lambda name: nfc(name).casefold().strip()):
         found = [t for t in annotation.tiers if same(t.name) == same(wanted)]
         if found:
@@ -151,8 +151,8 @@ def _named(annotation: Annotation, wanted: str) -> tuple[Tier, tuple[Notice, ...
     if not found:
         close = get_close_matches(wanted, [t.name for t in annotation.tiers], n=1)
         raise UnknownTier(
-            f"expected a tier named {shown(wanted)}, got {listed(annotation)}"
-            + (f"; is it {shown(close[0])}?" if close else ""),
+            f"expected a tier named {excerpt(wanted)}, got {list_tiers(annotation)}"
+            + (f"; is it {excerpt(close[0])}?" if close else ""),
             pointer="tier",
             value=wanted,
             details={"tiers": [t.name for t in annotation.tiers]},
@@ -160,21 +160,21 @@ def _named(annotation: Annotation, wanted: str) -> tuple[Tier, tuple[Notice, ...
     intervals = [t for t in found if t.kind == "interval"]
     if not intervals:
         raise UnknownTier(
-            f"expected a tier of intervals, but {shown(wanted)} holds points; got {listed(annotation)}",
+            f"expected a tier of intervals, but {excerpt(wanted)} holds points; got {list_tiers(annotation)}",
             pointer="tier",
             value=wanted,
             details={"tiers": [t.name for t in annotation.tiers]},
         )
     chosen = max(intervals, key=_fitness)
-    return chosen, ((_repeated(annotation, intervals, chosen),) if len(intervals) > 1 else ())
+    return chosen, ((_repeat_notice(annotation, intervals, chosen),) if len(intervals) > 1 else ())
 
 
-def listed(annotation: Annotation) -> str:
+def list_tiers(annotation: Annotation) -> str:
     """The tiers in words, for messages."""
     if not annotation.tiers:
         return "no tiers"
     names = [
-        f"{shown(t.name)} ({len(t.entries)} {'intervals' if t.kind == 'interval' else 'points'})"
+        f"{excerpt(t.name)} ({len(t.entries)} {'intervals' if t.kind == 'interval' else 'points'})"
         for t in annotation.tiers[:20]
     ]
     more = f" and {len(annotation.tiers) - 20} more" if len(annotation.tiers) > 20 else ""
@@ -218,11 +218,11 @@ def add_labels(
         tier = choose_tier(annotation, tier)[0]
     if not len(tier.entries) == len(labels) == len(posteriors):
         raise AnnotationError(
-            f"expected {len(tier.entries)} labels and posteriors for tier {shown(tier.name)}, "
+            f"expected {len(tier.entries)} labels and posteriors for tier {excerpt(tier.name)}, "
             f"got {len(labels)} and {len(posteriors)}"
         )
-    answer = Tier(_free(annotation, tier.name + ANSWER), "interval")
-    certainty = Tier(_free(annotation, tier.name + POSTERIOR), "interval")
+    answer = Tier(_free_name(annotation, tier.name + ANSWER), "interval")
+    certainty = Tier(_free_name(annotation, tier.name + POSTERIOR), "interval")
     for s, label, posterior in zip(tier.entries, labels, posteriors, strict=True):
         answer.entries.append(Segment(s.start, s.end, label))
         certainty.entries.append(Segment(s.start, s.end, None if posterior is None else f"{posterior:.4f}"))
@@ -253,7 +253,7 @@ def shift(annotation: Annotation, by: float | Literal["start"]) -> Annotation:
     return replace(annotation, tiers=tiers, start=round(annotation.start + by, 9), end=end)
 
 
-def _free(annotation: Annotation, name: str) -> str:
+def _free_name(annotation: Annotation, name: str) -> str:
     taken = {t.name for t in annotation.tiers}
     k = 2
     free = name
@@ -262,20 +262,20 @@ def _free(annotation: Annotation, name: str) -> str:
     return free
 
 
-def beside(annotation: Annotation, tier: Tier, kind: str, *, anywhere: bool = False) -> Tier | None:
+def derived_tier(annotation: Annotation, tier: Tier, kind: str, *, anywhere: bool = False) -> Tier | None:
     """The last derived tier (ANSWER, POSTERIOR or SCORE) of `tier` with the same intervals, or `anywhere`."""
     name = tier.name + kind
     for t in reversed(annotation.tiers):
         if (
             t.name.startswith(name)
             and re.fullmatch(r"( \([0-9]+\))?", t.name[len(name) :])
-            and (anywhere or aligned(t, tier))
+            and (anywhere or same_intervals(t, tier))
         ):
             return t
     return None
 
 
-def aligned(a: Tier, b: Tier) -> bool:
+def same_intervals(a: Tier, b: Tier) -> bool:
     """True for tiers with the very same intervals."""
     return len(a.entries) == len(b.entries) and all(
         x.start == y.start and x.end == y.end for x, y in zip(a.entries, b.entries, strict=True)
@@ -292,11 +292,11 @@ def main_tier(annotation: Annotation) -> tuple[Tier, list[str | None]]:
         if is_derived(tier.name):
             continue
         # The answer's times are its own where segments were clipped to the sound.
-        if answer := beside(annotation, tier, ANSWER, anywhere=True):
+        if answer := derived_tier(annotation, tier, ANSWER, anywhere=True):
             answered = Tier(tier.name, "interval", answer.entries)
-            return answered, _texts(beside(annotation, answered, POSTERIOR), len(answer.entries))
+            return answered, _texts(derived_tier(annotation, answered, POSTERIOR), len(answer.entries))
     tier = choose_tier(annotation)[0]
-    scores = beside(annotation, tier, SCORE) or beside(annotation, tier, POSTERIOR)
+    scores = derived_tier(annotation, tier, SCORE) or derived_tier(annotation, tier, POSTERIOR)
     return tier, _texts(scores, len(tier.entries))
 
 
@@ -304,7 +304,7 @@ def _texts(tier: Tier | None, count: int) -> list[str | None]:
     return [s.label or None for s in tier.entries] if tier else [None] * count
 
 
-def left_out(annotation: Annotation, form: Format) -> list[str]:
+def omitted_tiers(annotation: Annotation, form: Format) -> list[str]:
     """Names of the tiers that a file of that format has no room for."""
     if form.holds == "all":
         return []
@@ -312,7 +312,7 @@ def left_out(annotation: Annotation, form: Format) -> list[str]:
         return [t.name for t in annotation.tiers if t.kind == "point"]
     if form.holds == "same":
         main = choose_tier(annotation)[0]
-        return [t.name for t in annotation.tiers if t is not main and not aligned(t, main)]
+        return [t.name for t in annotation.tiers if t is not main and not same_intervals(t, main)]
     main = main_tier(annotation)[0]
     derived = re.compile(rf"{re.escape(main.name)}(?:{ANSWER}|{POSTERIOR}|{SCORE})?(?: \([0-9]+\))?")
     return [t.name for t in annotation.tiers if not derived.fullmatch(t.name)]

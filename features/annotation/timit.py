@@ -12,10 +12,10 @@ from phonechain.features.annotation.base import (
     Source,
     Tier,
     check_count,
+    excerpt,
     is_number,
     number,
     one_line,
-    shown,
 )
 from phonechain.features.annotation.tiers import main_tier
 from phonechain.features.errors import AnnotationSyntaxError, Notice
@@ -52,7 +52,7 @@ def parse(source: Source) -> Annotation:
     for at, line in source.lines():
         words = line.split(None, 2)
         if len(words) < 2:
-            raise AnnotationSyntaxError(f"expected a start, an end and a name, got {shown(line.strip())}", line=at)
+            raise AnnotationSyntaxError(f"expected a start, an end and a name, got {excerpt(line.strip())}", line=at)
         start = number(words[0], at, "a start in samples", rate)
         end = number(words[1], at, "an end in samples", rate)
         tier.entries.append(Segment(start / rate, end / rate, words[2].rstrip() if len(words) == 3 else ""))

@@ -15,14 +15,14 @@ from phonechain.features.annotation.base import (
     Source,
     Tier,
     check_count,
+    excerpt,
     gapless,
     is_number,
     number,
     one_line,
     seconds,
-    shown,
 )
-from phonechain.features.annotation.tiers import aligned, choose_tier
+from phonechain.features.annotation.tiers import choose_tier, same_intervals
 from phonechain.features.errors import AnnotationSyntaxError
 from phonechain.features.segments import Segment
 
@@ -69,7 +69,7 @@ def parse(source: Source) -> Annotation:
             continue
         match = _LINE.fullmatch(line.rstrip())
         if match is None:
-            raise AnnotationSyntaxError(f"expected an end, a colour number and a label, got {shown(text)}", line=at)
+            raise AnnotationSyntaxError(f"expected an end, a colour number and a label, got {excerpt(text)}", line=at)
         rows.append((number(match[1], at, "an end"), [f.strip() for f in (match[3] or "").split(separator)], at))
         check_count(len(rows), at)
     if in_header:
@@ -92,7 +92,7 @@ def parse(source: Source) -> Annotation:
 
 def _write(annotation: Annotation, header: list[str], colour: int) -> bytes:
     tier = choose_tier(annotation)[0]
-    others = [t for t in annotation.tiers if t is not tier and aligned(t, tier) and tier.entries]
+    others = [t for t in annotation.tiers if t is not tier and same_intervals(t, tier) and tier.entries]
     lines = list(header)
     if others:
         names = _FIELDS + "; ".join(one_line(t.name, ";") for t in (tier, *others))

@@ -144,10 +144,10 @@ def announced_length(container: Container, file: BinaryIO) -> tuple[int | None, 
 
     None where it announces nothing, or in a way that only a decoder can tell.
     """
-    return _announced(container, file), _is_open_ended(container, file)
+    return _read_length(container, file), _is_open_ended(container, file)
 
 
-def _announced(container: Container, file: BinaryIO) -> int | None:
+def _read_length(container: Container, file: BinaryIO) -> int | None:
     try:
         if container is WAV and (data := _chunk(file, b"data")) and (fmt := _chunk(file, b"fmt ")):
             file.seek(0)

@@ -61,7 +61,9 @@ def open_av(file: BinaryIO, container: Container) -> Iterator[Stream]:
             first[0].sample_rate, first[0].layout.nb_channels, f"{container.title} {codec.name.removesuffix('float')}"
         )
         # A transport stream does not tell MPEG's layers apart, and nearly all of them carry layer II.
-        stream.late = _late(first[0], first[1], "mp2" if container is MPEG_TS and "mp3" in codec.name else codec.name)
+        stream.late = _priming_left(
+            first[0], first[1], "mp2" if container is MPEG_TS and "mp3" in codec.name else codec.name
+        )
         if container.av in ("mov", "matroska", "flac", "caf", "asf") or (container.av == "mp3" and not stream.late):
             stream.frames = _length(source, track, stream.rate)
         stream.blocks = _av_blocks(
@@ -142,7 +144,7 @@ _PRIMING = {"aac": 1024, "mp3": 1105, "mp3float": 1105, "mp2": 481, "mp2float": 
 """Samples that an encoder of these puts in front, at least: its transform's overlap, and MP3's decoder delay."""
 
 
-def _late(frame: Any, start: int, codec: str) -> int:
+def _priming_left(frame: Any, start: int, codec: str) -> int:
     """Samples of priming that are left in: none where a negative or later timestamp of the first frame shows a cut."""
     cut = start < 0 or (frame.pts is not None and frame.pts > start)
     return 0 if cut else _PRIMING.get(codec, 0)

@@ -126,7 +126,7 @@ def decode(
     """
     if rate is not None and not RATES[0] <= rate <= RATES[1]:
         raise SettingsError(f"expected a rate from {RATES[0]} to {RATES[1]} Hz, got {rate}", pointer="rate", value=rate)
-    with _opened(source) as file:
+    with _open(source) as file:
         container: Container | None = RAW
         repaired: tuple[Notice, ...] = ()
         if raw is None:
@@ -160,7 +160,7 @@ def announced_seconds(source: bytes | Path) -> float | None:
 def _read_header(source: bytes | Path) -> Stream | None:
     """What the first decoder that opens a file says of it before anything is decoded."""
     try:
-        with _opened(source) as opened:
+        with _open(source) as opened:
             file, container, _, _ = repair(opened)
             size = file.seek(0, io.SEEK_END)
             for opening in _decoders(container, file, size) if container is not None else ():
@@ -184,7 +184,7 @@ def resample(samples: NDArray[np.float32], source: int, target: int) -> NDArray[
     return converted
 
 
-class _Intake:
+class _Collector:
     """Takes the blocks of a stream in, keeps one channel of them at the wanted rate, and counts."""
 
     def __init__(self, stream: Stream, channel: int | Literal["mix"], rate: int | None, max_seconds: float) -> None:
@@ -287,7 +287,7 @@ class _Intake:
 
 
 @contextlib.contextmanager
-def _opened(source: bytes | Path) -> Iterator[BinaryIO]:
+def _open(source: bytes | Path) -> Iterator[BinaryIO]:
     if not isinstance(source, Path):
         yield io.BytesIO(source)
         return
@@ -310,15 +310,15 @@ def _decode(
     rate: int | None,
     max_seconds: float,
     raw: RawFormat | None = None,
-) -> tuple[Stream, _Intake]:
+) -> tuple[Stream, _Collector]:
     """The first decoder that gives all that the header promises, else the one that gives most."""
-    best: tuple[Stream, _Intake] | None = None
+    best: tuple[Stream, _Collector] | None = None
     reasons: list[Undecodable] = []
     empty = False
     for opening in _decoders(container, file, size, raw):
         try:
             with opening as stream:
-                intake = _Intake(stream, channel, rate, max_seconds)
+                intake = _Collector(stream, channel, rate, max_seconds)
                 for block in stream.blocks:
                     intake.take(block)
         except Undecodable as error:

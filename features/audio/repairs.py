@@ -70,7 +70,7 @@ def repair(file: BinaryIO) -> tuple[BinaryIO, Container | None, bytes, tuple[Not
             if sniff(inner) is MP3:
                 message = f"{zeros} zero bytes in front of the sound were skipped"
                 return view, MP3, inner, (Notice("audio-padding", message, "audio", float(zeros)),)
-    if container is WAV and (whole := _unpadded(file)) is not None:
+    if container is WAV and (whole := _repair_padding(file)) is not None:
         message = "a chunk of odd length lacks its padding byte; the sound after it was read all the same"
         return whole, WAV, head, (Notice("audio-chunk-unpadded", message, "audio"),)
     return file, container, head, ()
@@ -94,7 +94,7 @@ def _first_frame(file: BinaryIO, head: bytes) -> tuple[int, int]:
     return at, 0
 
 
-def _unpadded(file: BinaryIO) -> BinaryIO | None:
+def _repair_padding(file: BinaryIO) -> BinaryIO | None:
     """The WAV with a header of its own, if its samples are found only where a padding byte is not counted."""
     strict = {name for name, _, _ in riff_chunks(file)}
     if b"data" in strict:

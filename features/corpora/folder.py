@@ -61,9 +61,9 @@ def pairs(
     contents, rows = _contents(root, table, raw)
     found, problems = pairing.pair(contents)
     if not found:
-        raise _nothing(contents, problems)
+        raise _no_pairs(contents, problems)
     for pair in found:
-        pair.speaker, pair.split = _whose(root, pair.audio, rows, _relative(root, pair.audio))
+        pair.speaker, pair.split = _find_speaker_and_split(root, pair.audio, rows, _relative(root, pair.audio))
     return found, problems
 
 
@@ -125,7 +125,7 @@ def read(
             taken.add(file)
             counted.add(file, read.notices)
             stem = _relative(root, pair.audio)
-            speaker, split = _whose(root, pair.audio, rows, stem)
+            speaker, split = _find_speaker_and_split(root, pair.audio, rows, stem)
             segments = spelling.apply(read.segments)
             channel, said = channel_of(chosen.annotation, pair.audio, pair.raw)
             counted.add(file, said)
@@ -135,12 +135,12 @@ def read(
         if progress is not None:
             progress(done, len(found))
     if len(passed_over) == len(found):  # also where there are no pairs at all
-        raise _nothing(contents, corpus.problems, passed_over)
+        raise _no_pairs(contents, corpus.problems, passed_over)
     if tier is None:
         _set_apart(corpus, tiers, counted)
     spare = [f for pair in found for f in pair.others if f not in taken and f.suffix.lower() not in pairing.DOUBTFUL]
     spare = [f for f in spare if not any(p.file == f for p in corpus.problems)]
-    corpus.problems += pairing.counted(root, spare, "annotation file", "no audio of its own")
+    corpus.problems += pairing.summarise_files(root, spare, "annotation file", "no audio of its own")
     corpus.notices = counted.notices()
     shorten_ids(corpus.utterances)
     if rows is not None:
@@ -199,10 +199,12 @@ def _relative(root: Path, audio: Path) -> str:
 
 def speaker_and_split(root: Path, audio: Path) -> tuple[str | None, str | None]:
     """What the folders say of a recording."""
-    return _whose(root, audio, None, "")
+    return _find_speaker_and_split(root, audio, None, "")
 
 
-def _whose(root: Path, audio: Path, rows: tables.Table | None, stem: str) -> tuple[str | None, str | None]:
+def _find_speaker_and_split(
+    root: Path, audio: Path, rows: tables.Table | None, stem: str
+) -> tuple[str | None, str | None]:
     """(speaker, split): what the table says, else what the folders say."""
     row = rows.find(stem) if rows is not None else None
     folders = pairing.folders_of(root, audio)
@@ -216,11 +218,11 @@ def _whose(root: Path, audio: Path, rows: tables.Table | None, stem: str) -> tup
     return speaker, split
 
 
-class _Named(Protocol):
+class _HasId(Protocol):
     id: str
 
 
-def shorten_ids(utterances: Iterable[_Named]) -> None:
+def shorten_ids(utterances: Iterable[_HasId]) -> None:
     """The bare name where it occurs once in the corpus; the path below the root where it does not."""
     utterances = list(utterances)
     names = Counter(u.id.rsplit("/", 1)[-1] for u in utterances)
@@ -232,7 +234,7 @@ def shorten_ids(utterances: Iterable[_Named]) -> None:
 
 def _table_problems(rows: tables.Table, utterances: list[Utterance]) -> list[CorpusProblem]:
     problems = []
-    if unused := rows.unused():
+    if unused := rows.find_unused():
         name, row = unused[0]
         count = "1 row has" if len(unused) == 1 else f"{len(unused)} rows have"
         problems.append(CorpusProblem(rows.file, row.line, f"{count} no usable utterance, the first '{name}'"))
@@ -243,7 +245,7 @@ def _table_problems(rows: tables.Table, utterances: list[Utterance]) -> list[Cor
     return problems
 
 
-def _nothing(there: Contents, problems: list[CorpusProblem], passed_over: Collection[Unusable] = ()) -> CorpusError:
+def _no_pairs(there: Contents, problems: list[CorpusProblem], passed_over: Collection[Unusable] = ()) -> CorpusError:
     """What was looked for, what is there instead, and what stood in the way."""
     audio, annotations = there.audio, there.annotations
     found = [f"{len(audio)} audio files ({_suffixes(audio)})" if audio else "no audio file"]

@@ -172,9 +172,11 @@ def pair(contents: Contents) -> tuple[list[Pair], list[CorpusProblem]]:
     alone = sorted(p.audio for p in recordings.values() if p.alone)
     twice = [extra for g in contents.groups.values() if g.annotations for extra in g.audio[1:]]
     problems += [
-        *counted(contents.root, alone, "audio file", "no annotation beside it"),
-        *counted(contents.root, lone, "annotation file", "no audio beside it"),
-        *counted(contents.root, twice, "further audio file", "the same name as another one, and was passed over"),
+        *summarise_files(contents.root, alone, "audio file", "no annotation beside it"),
+        *summarise_files(contents.root, lone, "annotation file", "no audio beside it"),
+        *summarise_files(
+            contents.root, twice, "further audio file", "the same name as another one, and was passed over"
+        ),
     ]
     return sorted(pairs, key=lambda p: p.audio), problems
 
@@ -251,7 +253,7 @@ def _parts(file: Path, pairs: Iterable[Pair]) -> tuple[bool, CorpusProblem | Non
     return found, problem
 
 
-def counted(root: Path, files: list[Path], what: str, lack: str) -> list[CorpusProblem]:
+def summarise_files(root: Path, files: list[Path], what: str, lack: str) -> list[CorpusProblem]:
     """One problem for all of these files."""
     if not files:
         return []

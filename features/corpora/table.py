@@ -45,7 +45,7 @@ class Table:
                 return row
         return None
 
-    def unused(self) -> list[tuple[str, Row]]:
+    def find_unused(self) -> list[tuple[str, Row]]:
         return [(k, r) for k, r in self.rows.items() if k not in self.used]
 
 

@@ -41,7 +41,7 @@ def find(root: Path) -> Path | None:
     level = [root]
     for _ in range(3):
         for folder in level:
-            sets = _named(folder, "train", "test")
+            sets = _subfolders(folder, "train", "test")
             if sets and any(_REGION.fullmatch(p.name) for s in sets.values() for p in _folders(s)):
                 return folder
         level = [p for folder in level for p in _folders(folder)][:20]
@@ -83,7 +83,7 @@ def read(
     sets, labels, counted = speakers(), phones.load(LABELS), NoticeCount()
     files = [
         (name, speaker, file)
-        for name, folder in _named(base, "train", "test").items()
+        for name, folder in _subfolders(base, "train", "test").items()
         for region in _folders(folder)
         if _REGION.fullmatch(region.name)
         for speaker in _folders(region)
@@ -159,7 +159,7 @@ def _folders(folder: Path) -> list[Path]:
         return []
 
 
-def _named(folder: Path, *names: str) -> dict[str, Path]:
+def _subfolders(folder: Path, *names: str) -> dict[str, Path]:
     """The sub-folders of these names, whatever their case, in the order of the names."""
     inside = {p.name.lower(): p for p in _folders(folder)}
     return {name: inside[name] for name in names if name in inside}

@@ -109,12 +109,12 @@ class LabelComparison:
         """[C] the names of all classes."""
         return [self.name(n) for n in range(len(self.classes))]
 
-    def compared_as(self, given: str | None) -> str | None:
+    def name_of(self, given: str | None) -> str | None:
         """The name of a given label's class; None where it has none."""
         target = None if given is None else self.targets.get(given)
         return None if target is None else self.name(target)
 
-    def respelled(self) -> dict[str, str]:
+    def respellings(self) -> dict[str, str]:
         """The given labels that are compared under another name, with that name."""
         return {given: name for given in self.known if (name := self.name(self.targets[given])) != given}
 
@@ -143,8 +143,8 @@ class LabelComparison:
         """What a person should know: which folding was used, and what stays unknown."""
         out = []
         if self.steps:
-            example = [f"{given} as {name}" for given, name in self.respelled().items()]
-            message = f"given labels are compared with the model's after a folding: {described(self.steps)}"
+            example = [f"{given} as {name}" for given, name in self.respellings().items()]
+            message = f"given labels are compared with the model's after a folding: {describe_steps(self.steps)}"
             if example:
                 message += f" ({_listing(example)})"
             out.append(Notice("labels-folded", message, "segments", ", ".join(self.steps)))
@@ -174,7 +174,7 @@ class LabelSet:
     mapping: tuple[tuple[str, str | None], ...] = ()
     steps: tuple[str, ...] | None = None
 
-    def mapped(self, mapping: Mapping[str, str | None] | None) -> LabelSet:
+    def with_map(self, mapping: Mapping[str, str | None] | None) -> LabelSet:
         """The same with a map by hand.
 
         Raises:
@@ -198,14 +198,14 @@ class LabelSet:
         """The comparison for the labels of a file or corpus, or for how often each occurs.
 
         >>> found = LabelSet(("AH", "B", "SIL")).compare(["AH0", "B", "sp", "XX"])
-        >>> found.steps, found.compared_as("AH0"), found.compared_as("sp"), found.compared_as("XX")
+        >>> found.steps, found.name_of("AH0"), found.name_of("sp"), found.name_of("XX")
         (('stress', 'silence'), 'AH', 'SIL', None)
         """
         counts = given if isinstance(given, Mapping) else Counter(label for label in given if label is not None)
         return _compare(self, tuple(counts.items()))
 
 
-def described(steps: Sequence[str]) -> str:
+def describe_steps(steps: Sequence[str]) -> str:
     """A folding in words."""
     return ", ".join(map(_description, steps)) or "as they stand"
 
@@ -250,7 +250,7 @@ def _compare(known: LabelSet, counted: tuple[tuple[str, int], ...]) -> LabelComp
     for steps in _chains(list(seen), known):
         classes = _classes(known, steps)
         found = sum(count for label, count in seen.items() if _key(label, steps) in classes)
-        found -= _blurred(known, classes, seen) + (twins if "case" in steps else 0)
+        found -= _count_merged(known, classes, seen) + (twins if "case" in steps else 0)
         rank = (-found, len(known.labels) - len(classes), _cost(steps))
         if best is None or rank < best[0]:
             best = rank, steps
@@ -258,7 +258,7 @@ def _compare(known: LabelSet, counted: tuple[tuple[str, int], ...]) -> LabelComp
     return _outcome(known, best[1], counts)
 
 
-def _blurred(known: LabelSet, classes: Mapping[str, tuple[int, ...]], seen: Mapping[str, int]) -> int:
+def _count_merged(known: LabelSet, classes: Mapping[str, tuple[int, ...]], seen: Mapping[str, int]) -> int:
     """Segments whose labels, known as they stand, share a class with another such label."""
     lost = 0
     for members in classes.values():

@@ -29,7 +29,7 @@ def parse(text: str) -> dict[str, str | None]:
             found = json.loads(text, object_pairs_hook=_pairs)
         except (ValueError, RecursionError) as error:
             raise PhoneSetError(f"map: expected a JSON object of labels, got something else: {error}") from None
-        return checked(found)
+        return check(found)
     entries: dict[str, str | None] = {}
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or (line.startswith("#") and "\t" not in line):
@@ -46,10 +46,10 @@ def parse(text: str) -> dict[str, str | None]:
                 f"map: expected each label once, got {columns[0]!r} again in line {number}", pointer=f"line {number}"
             )
         entries[columns[0]] = columns[1]
-    return checked(entries)
+    return check(entries)
 
 
-def checked(entries: Mapping[str, Any]) -> dict[str, str | None]:
+def check(entries: Mapping[str, Any]) -> dict[str, str | None]:
     """A map whose entries are text or None, `-` made None.
 
     Raises:

@@ -54,7 +54,7 @@ def recognise(labels: Sequence[str]) -> str:
     return "xsampa" if parsed >= ENOUGH * len(spoken) and beyond_letters else ""
 
 
-def _through(*foldings: tuple[str, str]) -> Reader:
+def _first_fold(*foldings: tuple[str, str]) -> Reader:
     """The first set of the foldings (from, to) that holds the label says what it is."""
 
     def read(label: str) -> str | None:
@@ -66,7 +66,7 @@ def _through(*foldings: tuple[str, str]) -> Reader:
     return read
 
 
-def _after(first: Reader, source: str, target: str) -> Reader:
+def _fold_after(first: Reader, source: str, target: str) -> Reader:
     """A reader into one set, and from there into another."""
 
     def read(label: str) -> str | None:
@@ -84,10 +84,10 @@ def _xsampa(then: Reader) -> Reader:
     return read
 
 
-_english = _after(notation.english_ipa, "ipa", "arpabet")
+_english = _fold_after(notation.english_ipa, "ipa", "arpabet")
 _arpabet: Mapping[str, Reader] = {
-    "arpabet": _through(("arpabet-stress", "arpabet")),
-    "timit": _through(("timit61", "arpabet"), ("timit48", "arpabet")),
+    "arpabet": _first_fold(("arpabet-stress", "arpabet")),
+    "timit": _first_fold(("timit61", "arpabet"), ("timit48", "arpabet")),
     "ipa": _english,
     "xsampa": _xsampa(_english),
 }
@@ -96,8 +96,8 @@ HUBS: Mapping[str, Mapping[str, Reader]] = {
     "ipa": {"ipa": notation.plain, "xsampa": _xsampa(notation.plain)},
     "arpabet": _arpabet,
     "timit39": {
-        "timit": _through(("timit39", "timit39"), ("timit48", "timit39"), ("timit61", "timit39")),
-        **{name: _after(reader, "arpabet", "timit39") for name, reader in _arpabet.items() if name != "timit"},
+        "timit": _first_fold(("timit39", "timit39"), ("timit48", "timit39"), ("timit61", "timit39")),
+        **{name: _fold_after(reader, "arpabet", "timit39") for name, reader in _arpabet.items() if name != "timit"},
     },
 }
 """Hub -> family -> reader."""

@@ -24,7 +24,7 @@ class Twins:
 
     def notice(self) -> Notice:
         """A warning that shows what the eye cannot tell apart."""
-        spelled = " and ".join(f"{_shown(label)} ({count})" for label, count in self.labels.items())
+        spelled = " and ".join(f"{_with_code_points(label)} ({count})" for label, count in self.labels.items())
         message = f"labels that may be one: {spelled} differ in {self.difference}"
         return Notice("labels-alike", message, "labels", " ".join(self.labels)[:200])
 
@@ -57,7 +57,7 @@ def twins(labels: Mapping[str, int]) -> list[Twins]:
     return found
 
 
-def _shown(label: str) -> str:
+def _with_code_points(label: str) -> str:
     """The label, with its code points where it is not plain ASCII."""
     if label.isascii() and label.isprintable():
         return label

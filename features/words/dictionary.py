@@ -135,7 +135,7 @@ def _probability(rest: Sequence[str]) -> tuple[float, tuple[str, ...]]:
     return (float(rest[0]) if numbers else 1.0), tuple(rest[numbers:])
 
 
-class _Lazy(Mapping[str, Sequence[Pronunciation]]):
+class _LazyEntries(Mapping[str, Sequence[Pronunciation]]):
     """Entries whose pronunciations are parsed when they are asked for: few of a large dictionary's ever are."""
 
     def __init__(self, text: str) -> None:
@@ -161,4 +161,4 @@ class _Lazy(Mapping[str, Sequence[Pronunciation]]):
 def english() -> Dictionary:
     """CMUdict, 126,000 words: ARPAbet with stress digits on the vowels."""
     packed = resources.files("phonechain.features").joinpath("words", "cmudict.dict.xz").read_bytes()
-    return Dictionary(_Lazy(lzma.decompress(packed).decode("utf-8")), CMUDICT)
+    return Dictionary(_LazyEntries(lzma.decompress(packed).decode("utf-8")), CMUDICT)

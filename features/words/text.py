@@ -35,7 +35,7 @@ Known = Callable[[str], bool]
 
 
 @dataclass(frozen=True, slots=True)
-class Spoken:
+class SpokenWord:
     """A word as spoken; `written` is the token of the transcript that it comes from, punctuation taken off."""
 
     word: str
@@ -59,7 +59,7 @@ class _Token:
         return bool(re.match(r"[^\w$]*\d", self.after))
 
 
-def words_of(text: str, *, language: str = "en", known: Known = lambda word: False) -> list[Spoken]:
+def words_of(text: str, *, language: str = "en", known: Known = lambda word: False) -> list[SpokenWord]:
     """The words of a transcript in order.
 
     Args:
@@ -80,12 +80,12 @@ def words_of(text: str, *, language: str = "en", known: Known = lambda word: Fal
     if english:
         text = numerals.MONEY.sub(lambda m: f" {numerals.money(m)} ", text)
     tokens = [t for t in re.split(r"[\s\u2013\u2014…]+|--+", text) if t]
-    out: list[Spoken] = []
+    out: list[SpokenWord] = []
     for n, token in enumerate(tokens):
         written = _EDGE.sub("", token).strip("\"'") or token
         place = _Token(token, tokens[n - 1] if n else "", tokens[n + 1] if n + 1 < len(tokens) else "")
         words = _english(place, known) if english else _plain(token, language, known)
-        out += [Spoken(word, written) for word in words]
+        out += [SpokenWord(word, written) for word in words]
     if not out:
         raise TranscriptError("expected words in the transcript, got none", pointer="text")
     return out

@@ -159,7 +159,7 @@ def mark_answers(
     if not pairs:
         raise CorpusError(f"expected answers to segments of the corpus in {name}, got none", value=name)
     labels = tuple(sorted({label for _, _, label in pairs}))
-    comparison = LabelSet(labels).mapped(mapping).compare(Counter(given for _, given, _ in pairs))
+    comparison = LabelSet(labels).with_map(mapping).compare(Counter(given for _, given, _ in pairs))
     class_of = dict(zip(labels, comparison.class_of().tolist(), strict=True))
     return Marks(
         name,

@@ -281,7 +281,7 @@ def score(
     items = featurise(utterances, labeler.features_, progress=lambda done, _: tell("features", done))
     counts = Counter(s.label for i in items for s in i.segments if s.label is not None)
     dropped = Counter({label: count for label, count in counts.items() if label in drop})
-    tally = _Tally(labeler.label_set_.mapped(mapping).compare(counts - dropped))
+    tally = _Tally(labeler.label_set_.with_map(mapping).compare(counts - dropped))
     for batch in _batches(items):
         if stop is not None and stop():
             break

@@ -93,7 +93,7 @@ def prepare(asked: ClassifyRequest, entry: Entry, settings: Settings) -> Prepare
         gaps=options.gap_rule,
         max_seconds=settings.max_audio_seconds,
         max_segments=settings.max_segments,
-        known=model.label_set.mapped(options.map),
+        known=model.label_set.with_map(options.map),
     )
     ready.normalised = mode
     return ready

@@ -56,7 +56,7 @@ def _prepare(asked: ClassifyRequest, entry: Entry, settings: Settings) -> list[P
         entry.labeler,
         asked.audio,
         asked.segmentation,
-        known=entry.labeler.label_set_.mapped(options.map),
+        known=entry.labeler.label_set_.with_map(options.map),
         channel=options.channel,
         max_seconds=settings.max_audio_seconds,
         raw=options.raw,

@@ -12,7 +12,7 @@ from phonechain.features.annotation import (
     Tier,
     add_labels,
     choose_tier,
-    left_out,
+    omitted_tiers,
     read,
     tier_segments,
     write,
@@ -189,7 +189,7 @@ def test_what_is_left_out_is_named(name):
     tones = Tier("tones", "point", [Segment(0.2, 0.2, "H*")])
     answered = add_labels(Annotation([words, phones, tones], "json"), "phones", ["h", "ɔɪ"], [0.75, 0.5])
     expected = [] if name in HOLDS_ALL_TIERS else ["tones"] if name == "par" else ["words", "tones"]
-    assert left_out(answered, name) == expected
+    assert omitted_tiers(answered, name) == expected
     found = {s.label for t in read(write(answered, name), format=name).tiers for s in t.entries}
     assert ("hi" in found) == ("words" not in expected)
     assert ("H*" in found) == ("tones" not in expected)

@@ -8,7 +8,7 @@ import pytest
 
 from phonechain.features.errors import PhoneSetError
 from phonechain.features.phones import mapping, sets, twins, words
-from phonechain.features.phones.comparison import LabelComparison, LabelSet, described
+from phonechain.features.phones.comparison import LabelComparison, LabelSet, describe_steps
 from phonechain.features.segments import Segment
 
 ARPABET = tuple(sorted(sets.load("arpabet").labels))
@@ -21,7 +21,7 @@ def compare(given: str, labels: tuple[str, ...] = ARPABET, **more: Any) -> Label
 
 
 def as_text(found: LabelComparison, given: str) -> str:
-    return " ".join(found.compared_as(label) or "?" for label in given.split())
+    return " ".join(found.name_of(label) or "?" for label in given.split())
 
 
 @pytest.mark.parametrize(
@@ -58,13 +58,13 @@ def test_every_spelling_of_all_39_phones_is_the_right_one() -> None:
     ):
         given = [spell(label) for label in phones]
         found = LabelSet(ARPABET).compare(given)
-        assert [found.compared_as(label) for label in given] == phones
+        assert [found.name_of(label) for label in given] == phones
 
 
 def test_one_folding_serves_the_whole_file() -> None:
     """`S` in a file of X-SAMPA is SH, though a model of ARPAbet has an S."""
-    assert compare("S i: t").compared_as("S") == "SH"
-    assert compare("S IY T").compared_as("S") == "S"
+    assert compare("S i: t").name_of("S") == "SH"
+    assert compare("S IY T").name_of("S") == "S"
 
 
 @pytest.mark.parametrize(
@@ -120,12 +120,12 @@ def test_nothing_is_said_of_labels_as_they_stand() -> None:
 
 
 def test_a_map_by_hand_comes_first() -> None:
-    known = LabelSet(ARPABET).mapped({"PT": "P", "IH0": None})
+    known = LabelSet(ARPABET).with_map({"PT": "P", "IH0": None})
     found = known.compare(["IH0", "IH1", "PT"])
-    assert (found.compared_as("PT"), found.compared_as("IH0"), found.compared_as("IH1")) == ("P", None, "IH")
+    assert (found.name_of("PT"), found.name_of("IH0"), found.name_of("IH1")) == ("P", None, "IH")
     assert found.unscored == {"IH0": 1}
     with pytest.raises(PhoneSetError, match=r"expected a label of the model for 'PT'.*got 'p'"):
-        LabelSet(ARPABET).mapped({"PT": "p"})
+        LabelSet(ARPABET).with_map({"PT": "p"})
 
 
 def test_a_folding_can_be_fixed() -> None:
@@ -151,8 +151,8 @@ def test_the_order_of_labels_does_not_matter() -> None:
 
 
 def test_a_folding_in_words() -> None:
-    assert described(()) == "as they stand"
-    assert described(("stress", "timit to arpabet")) == "without stress, read from timit to arpabet"
+    assert describe_steps(()) == "as they stand"
+    assert describe_steps(("stress", "timit to arpabet")) == "without stress, read from timit to arpabet"
 
 
 # ---------------------------------------------------------------------------------------------------------------- maps
