@@ -29,6 +29,7 @@ from phonechain.app.http.routes import (
 )
 from phonechain.app.http.routes import problems as problem_pages
 from phonechain.app.models.catalog import Registry
+from phonechain.app.ops.shared import Shared
 from phonechain.app.ops.tracing import Tracing
 from phonechain.app.problems import documents as problems
 from phonechain.app.services import Services
@@ -37,9 +38,14 @@ from phonechain.app.version import version
 
 
 def create_app(
-    settings: Settings | None = None, registry: Registry | None = None, tracing: Tracing | None = None
+    settings: Settings | None = None,
+    registry: Registry | None = None,
+    tracing: Tracing | None = None,
+    shared: Shared | None = None,
 ) -> FastAPI:
     """The application. Settings and tracing come from the environment and models from the settings, unless given.
+
+    `shared` is what it counts together with other processes behind the same port.
 
     Raises:
         SettingsError, ModelFileError: the service cannot start; one line says why.
@@ -49,6 +55,7 @@ def create_app(
         settings,
         registry if registry is not None else Registry.load(settings),
         tracing if tracing is not None else Tracing.from_environment(),
+        shared or Shared(),
     )
 
     @asynccontextmanager
@@ -74,6 +81,7 @@ def create_app(
         metrics=services.metrics,
         tracing=services.tracing,
         shutdown=services.shutdown,
+        shared=services.shared,
     )
     if settings.cors_origins:  # outermost: refusals of the gateway can be read by those pages too
         app.add_middleware(

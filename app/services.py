@@ -19,6 +19,7 @@ from phonechain.app.labelling.batcher import Batcher
 from phonechain.app.models.catalog import ModelCatalog, Registry
 from phonechain.app.ops.metrics import Gauges, Metrics
 from phonechain.app.ops.readiness import Readiness, Shutdown
+from phonechain.app.ops.shared import Shared
 from phonechain.app.ops.tracing import Tracing
 from phonechain.app.settings import Settings
 from phonechain.app.storage.workspace import Workspace
@@ -49,37 +50,39 @@ class Services:
     readiness: Readiness
     tracing: Tracing
     shutdown: Shutdown
+    shared: Shared
     intake: ThreadPoolExecutor
     """Unpacks and reads what is uploaded: no other request waits for it."""
 
     @classmethod
-    def create(cls, settings: Settings, registry: Registry, tracing: Tracing) -> Services:
+    def create(cls, settings: Settings, registry: Registry, tracing: Tracing, shared: Shared) -> Services:
         """The parts, none of them started. Raises SettingsError for addresses that cannot be."""
         workspace = Workspace.from_settings(settings)
         db, _ = workspace.db, workspace.store
         db.migrated = not settings.migrate
-        metrics, shutdown = Metrics(), Shutdown()
-        batcher = Batcher(settings, metrics.count_batch)
-        models = ModelCatalog(settings, registry, workspace)
+        metrics, shutdown = Metrics(shared), Shutdown()
+        batcher = Batcher(settings, metrics.count_batch, shared)
+        models = ModelCatalog(settings, registry, workspace, shared)
         cluster = DaskCluster(settings, workspace)
         secret = settings.webhook_secret.get_secret_value() if settings.webhook_secret is not None else None
         gauges = Gauges(batcher, models, db)
-        metrics.registry.register(gauges)
+        metrics.everyone.register(gauges)
         return cls(
             settings=settings,
             workspace=workspace,
             models=models,
             batcher=batcher,
             cluster=cluster,
-            reconciler=Reconciler(settings, workspace, cluster),
+            reconciler=Reconciler(settings, workspace, cluster, alone=shared.processes == 1),
             webhooks=WebhookSender(db, secret, settings.webhook_private),
             streams=EventStreams(db),
-            keyring=Keyring(settings, db),
+            keyring=Keyring(settings, db, shared),
             metrics=metrics,
             gauges=gauges,
             readiness=Readiness(settings, batcher, db, cluster, shutdown),
             tracing=tracing,
             shutdown=shutdown,
+            shared=shared,
             intake=ThreadPoolExecutor(INTAKE_THREADS, "intake"),
         )
 
@@ -91,7 +94,8 @@ class Services:
         """Start the threads, and label the sample with every model: what libraries load or compile on first use is
         done before requests come."""
         await self.batcher.start()
-        self.reconciler.start()
+        if self.shared.number == 0:  # of the processes behind one port, one runs the jobs
+            self.reconciler.start()
         self.webhooks.start()
         segmentation = notation.read(samples.SEGMENTS.read_bytes(), name=samples.SEGMENTS.name)
         for entry in self.models.registry:

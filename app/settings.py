@@ -127,6 +127,14 @@ class Settings(BaseSettings):
         le=10_000_000,
     )
     retry_after: int = _setting(1, "seconds", "Retry-After of an answer 503 from a busy service.", ge=1, le=3600)
+    processes: int = _setting(
+        1,
+        "processes",
+        "Processes that answer requests behind the port; 0 starts one per core, at most 4. They share every limit, and each "
+        "holds the models in memory.",
+        ge=0,
+        le=64,
+    )
     decode_threads: int = _setting(2, "threads", "Threads that decode sound and compute features.", ge=1, le=256)
     torch_threads: int = _setting(
         1, "threads", "Threads of torch; 0 uses all cores that the process may use.", ge=0, le=1024

@@ -1,10 +1,11 @@
 """`POST /classify` of the sample: a request by itself against the same work without HTTP, and many clients at a time.
 
-    python benchmarks/requests.py [--model paper] [--clients 16] [--seconds 8]
+    python benchmarks/requests.py [--model paper] [--clients 16] [--seconds 8] [--processes 1 2]
 
 The service is a process of its own; the clients here are sockets with a request that was put together before, so that
 they take next to none of the cores. Printed are ratios of one run: the median of a kept connection and of new ones over
-the same work in this process (bytes in, the answer's bytes out), and the requests per second of all clients.
+the same work in this process (bytes in, the answer's bytes out), and the requests per second of all clients. Each row is of
+a service with so many processes.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+SETTLE = 5.0
+"""Seconds after the first answer in which further processes start."""
 sys.path.insert(0, str(ROOT))
 
 from phonechain.app import samples  # noqa: E402
@@ -81,7 +84,7 @@ class Client:
 
 
 @contextmanager
-def service(models: Path) -> Iterator[tuple[int, float]]:
+def service(models: Path, processes: int = 1) -> Iterator[tuple[int, float]]:
     """A running service, its port, and the seconds from its start to the first answer."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -89,7 +92,16 @@ def service(models: Path) -> Iterator[tuple[int, float]]:
     with tempfile.TemporaryDirectory() as data:
         env = dict(os.environ, PHONECHAIN_DATA=data, PHONECHAIN_MODELS=str(models), PHONECHAIN_LOG_LEVEL="warning")
         env["PYTHONPATH"] = str(ROOT)
-        command = [sys.executable, "-m", "phonechain.app.cli", "serve", "--port", str(port)]
+        command = [
+            sys.executable,
+            "-m",
+            "phonechain.app.cli",
+            "serve",
+            "--port",
+            str(port),
+            "--processes",
+            str(processes),
+        ]
         begun = time.perf_counter()
         running = subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL)
         try:
@@ -191,30 +203,35 @@ def main() -> int:
     parser.add_argument("--model", nargs="+", default=["paper", "default"])
     parser.add_argument("--clients", type=int, default=16)
     parser.add_argument("--seconds", type=float, default=8.0)
+    parser.add_argument("--processes", nargs="+", type=int, default=[1, 2], help="of the service")
     parser.add_argument("--count", type=int, default=100, help="requests of one client")
     asked = parser.parse_args()
     from phonechain.model import pretrained_path
 
-    print("| model | in process, ms | its model | kept connection | new ones | clients | requests/s | median, ms |")
-    print("|---|---|---|---|---|---|---|---|")
+    print(
+        "| model | processes | in process, ms | its model | kept connection | new ones | clients | requests/s | median, ms |"
+    )
+    print("|---|---|---|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
         for name in asked.model:
             if name != "default":
                 (Path(folder) / f"{name}.safetensors").symlink_to(pretrained_path(name))
         costs = {name: bare(pretrained_path(name), asked.count) for name in asked.model}
-        with service(Path(folder)) as (port, first):
-            for name in asked.model:
-                request = request_of(port, name)
-                kept = alone(port, request, asked.count, keep=True)
-                new = alone(port, request_of(port, name, keep=False), asked.count, keep=False)
-                rate, median = together(port, request, asked.clients, asked.seconds)
-                whole, model = costs[name]
-                print(
-                    f"| {name} | {whole:.1f} | {100 * model / whole:.0f} % | {kept / whole:.2f} times "
-                    f"| {new / whole:.2f} times | {asked.clients} | {rate:.0f} | {median:.0f} |",
-                    flush=True,
-                )
-            print(f"start to the first answer: {first:.2f} s", flush=True)
+        for processes in asked.processes:
+            with service(Path(folder), processes) as (port, first):
+                time.sleep(SETTLE)
+                for name in asked.model:
+                    request = request_of(port, name)
+                    kept = alone(port, request, asked.count, keep=True)
+                    new = alone(port, request_of(port, name, keep=False), asked.count, keep=False)
+                    rate, median = together(port, request, asked.clients, asked.seconds)
+                    whole, model = costs[name]
+                    print(
+                        f"| {name} | {processes} | {whole:.1f} | {100 * model / whole:.0f} % | {kept / whole:.2f} times "
+                        f"| {new / whole:.2f} times | {asked.clients} | {rate:.0f} | {median:.0f} |",
+                        flush=True,
+                    )
+                print(f"start of {processes} to the first answer: {first:.2f} s", flush=True)
     return 0
 
 

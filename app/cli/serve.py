@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import os
+import shutil
 import socket
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,6 +19,9 @@ from phonechain.features.errors import SettingsError
 if TYPE_CHECKING:
     from phonechain.app.settings import Settings
 
+MOST_PROCESSES = 4
+"""That are started without being asked for, whatever cores there are: each holds the models in memory."""
+
 log = logging.getLogger("phonechain.app.serve")
 
 
@@ -24,6 +30,10 @@ def serve(
     port: Annotated[int | None, typer.Option(help="Port to listen on; 0 for any free one.", show_default=False)] = None,
     model: Annotated[Path | None, typer.Option("--model", "-m", help="Model file to serve as default.")] = None,
     models: Annotated[Path | None, typer.Option(help="Folder of further model files.")] = None,
+    processes: Annotated[
+        int | None,
+        typer.Option(help="Processes that answer requests; 0 for one per core, at most 4.", show_default=False),
+    ] = None,
     demo: Annotated[
         bool, typer.Option("--demo", help="Label the sample sentence first, as phonechain demo does.")
     ] = False,
@@ -31,7 +41,7 @@ def serve(
     """Run the HTTP service. PHONECHAIN_ variables hold the other settings."""
     from phonechain.app import settings
 
-    known = settings.load(host=host, port=port, model=model, models=models)
+    known = settings.load(host=host, port=port, model=model, models=models, processes=processes)
     settings.check_locations(known)
     # Before numpy and torch are loaded: their thread pools read it once. scoring.set_threads gives torch its own.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -42,15 +52,11 @@ def serve(
         log.warning(line)
     _raise_file_limit()
     listening = _listen(known.host, known.port)
-    with listening:
+    with listening, contextlib.ExitStack() as stack:
         from phonechain.app.cli.demo import curl, label_sample
-        from phonechain.app.http.server import Server
-        from phonechain.app.main import create_app
+        from phonechain.app.ops.shared import Shared
 
-        _check_database(known)
         address = _format_address(listening)
-        if demo:  # after the port is known to be free
-            label_sample()
 
         def announce() -> None:
             if known.log_format == "json":
@@ -59,7 +65,24 @@ def serve(
             print(f"listening on {address}, a page for reviewing labels; its interface is documented at {address}/docs")
             print(f"try:\n  {curl(address)}", flush=True)
 
-        Server(create_app(known), known, announce).run(sockets=[listening])
+        shared = Shared(known.processes or min(MOST_PROCESSES, settings.cores()))
+        if shared.processes > 1:
+            from phonechain.app.http.processes import split
+
+            # Read when prometheus_client is loaded, which no process has done yet.
+            counts = os.environ["PROMETHEUS_MULTIPROC_DIR"] = tempfile.mkdtemp("-phonechain")
+            stack.callback(shutil.rmtree, counts, ignore_errors=True)
+            announce = split(shared, listening, announce, counts)
+            stack.pop_all()  # the folder is the supervisor's
+            connections = math.ceil(known.max_connections / shared.processes)
+            known = known.model_copy(update={"max_connections": connections})
+        from phonechain.app.http.server import Server
+        from phonechain.app.main import create_app
+
+        _check_database(known)
+        if demo and shared.number == 0:  # after the port is known to be free
+            label_sample()
+        Server(create_app(known, shared=shared), known, announce).run(sockets=[listening])
 
 
 def _check_database(known: Settings) -> None:

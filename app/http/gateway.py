@@ -30,6 +30,7 @@ from phonechain.app.http.rates import RateLimiter
 from phonechain.app.ops import logs
 from phonechain.app.ops.metrics import NO_ROUTE, Metrics
 from phonechain.app.ops.readiness import Shutdown
+from phonechain.app.ops.shared import Shared
 from phonechain.app.ops.tracing import Tracing
 from phonechain.app.problems import documents as problems
 from phonechain.app.problems.errors import (
@@ -106,8 +107,8 @@ class Keyring:
     the database does not answer, the keys that were read last hold for `MAX_KEY_AGE` seconds.
     """
 
-    def __init__(self, settings: Settings, db: Database) -> None:
-        self.db = db
+    def __init__(self, settings: Settings, db: Database, shared: Shared) -> None:
+        self.db, self._shared, self._changes = db, shared, 0
         admin = settings.admin_key
         self._admin = None if admin is None else keys.hash_key(admin.get_secret_value())
         self._callers: dict[str, Caller] = {}
@@ -125,6 +126,8 @@ class Keyring:
         digest = keys.hash_key(given.strip()) if scheme.lower() == "bearer" and given.strip() else ""
         if self._admin is not None and hmac.compare_digest(digest, self._admin):
             return Caller("admin", ("admin",))
+        if (changes := sum(self._shared.keys)) != self._changes:  # by another process too
+            self._changes, self._look_at, self._read_at = changes, 0.0, None
         if time.monotonic() >= self._look_at and (self.db.migrated or self.db.exists):
             await self._refresh()
         if self._admin is None and not self._callers:
@@ -162,7 +165,7 @@ class Keyring:
 
     def invalidate(self) -> None:
         """A key was made or revoked."""
-        self._look_at, self._read_at = 0.0, None
+        self._shared.keys[self._shared.number] += 1
 
 
 class Gateway:
@@ -176,11 +179,12 @@ class Gateway:
         metrics: Metrics,
         tracing: Tracing,
         shutdown: Shutdown,
+        shared: Shared,
     ) -> None:
         self.app, self.settings, self.keyring = app, settings, keyring
         self.metrics, self.tracing, self.shutdown = metrics, tracing, shutdown
-        self.limiter = RateLimiter(settings.rate_limit) if settings.rate_limit else None
-        self.budget, self.origins = ByteBudget(settings), Origins(settings)
+        self.limiter = RateLimiter(settings.rate_limit, shared.buckets) if settings.rate_limit else None
+        self.budget, self.origins = ByteBudget(settings, shared), Origins(settings)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -264,30 +268,29 @@ class Gateway:
 class ByteBudget:
     """What the bodies of all requests in progress hold in memory. Long ones leave a quarter to the others."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, shared: Shared) -> None:
         self.total, self.retry_after = settings.max_bytes_in_flight, settings.retry_after
-        self.held = 0
-        self._long = 0
+        self._shared, self._me = shared, shared.number
 
     def count(self, exchange: Exchange) -> None:
         """What an exchange has received by now. Raises Overloaded, and then none of it counts any more."""
         self.release(exchange)
         size, long = exchange.received, exchange.received > SMALL_BODY
-        held, limit = (self._long, self.total * 3 // 4) if long else (self.held, self.total)
-        if held + size > limit:
+        held = sum(self._shared.bytes)
+        if held + size > self.total or (long and sum(self._shared.long_bytes) + size > self.total * 3 // 4):
             raise Overloaded(
-                f"server busy: bodies of other requests take {self.held} bytes (limit {self.total})",
-                retry_after=self.retry_after, value=self.held + size, limit=self.total,
+                f"server busy: bodies of other requests take {held} bytes (limit {self.total})",
+                retry_after=self.retry_after, value=held + size, limit=self.total,
             )  # fmt: skip
         exchange.counted = size
-        self.held += size
-        self._long += size if long else 0
+        self._shared.bytes[self._me] += size
+        self._shared.long_bytes[self._me] += size if long else 0
 
     def release(self, exchange: Exchange) -> None:
         """The exchange is over."""
-        self.held -= exchange.counted
+        self._shared.bytes[self._me] -= exchange.counted
         if exchange.counted > SMALL_BODY:
-            self._long -= exchange.counted
+            self._shared.long_bytes[self._me] -= exchange.counted
         exchange.counted = 0
 
 

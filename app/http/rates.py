@@ -1,15 +1,15 @@
 """How often a caller may ask: a token bucket for each API key, or for each address where no keys are in use.
 
-Off unless PHONECHAIN_RATE_LIMIT says otherwise. The buckets are this process's own: several services behind a balancer
-give each caller that many times the rate. Health, metrics and the interface's own pages are not counted.
+Off unless PHONECHAIN_RATE_LIMIT says otherwise. The processes behind one port share the buckets; several services behind a
+balancer do not, and give each caller that many times the rate. Health, metrics and the interface's own pages are not counted.
 """
 
 from __future__ import annotations
 
+import hashlib
 import ipaddress
 import math
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 
 from starlette.types import Scope
@@ -18,29 +18,39 @@ from phonechain.app.problems.errors import RateLimited
 
 WINDOW = 60.0
 """Seconds in which a bucket fills; a caller that has been quiet for so long may ask everything at once."""
-MOST = 100_000
-"""Buckets kept; the one that was used longest ago goes first."""
+WAYS = 4
+"""Buckets among which a name has its place; where all are others', the one that fills first is given up."""
 
 
 class Buckets:
-    """`limit` tokens per minute for each name. The clock is in seconds."""
+    """`limit` tokens per minute for each name. The clock is in seconds and the same in all processes.
 
-    def __init__(self, limit: int, clock: Callable[[], float] = time.monotonic) -> None:
+    A bucket is kept as the time at which it is full again (the generic cell rate algorithm of ITU-T I.371), in `memory`
+    that processes share: pairs of a hash and a time, 16 bytes each.
+    """
+
+    def __init__(self, limit: int, memory: memoryview, clock: Callable[[], float] = time.monotonic) -> None:
         self.limit = limit
         self._clock = clock
-        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        self._names: memoryview[int] = memory[: len(memory) // 2].cast("Q")
+        self._full: memoryview[float] = memory[len(memory) // 2 :].cast("d")
 
     def take(self, name: str) -> tuple[bool, float]:
-        """(was a token there and taken, how many are left)."""
-        now = self._clock()
-        left, then = self._left.pop(name, (float(self.limit), now))
-        left = min(float(self.limit), left + (now - then) * self.limit / WINDOW)
-        taken = left >= 1.0
-        left -= taken
-        self._left[name] = (left, now)
-        while len(self._left) > MOST:
-            self._left.popitem(last=False)
-        return taken, left
+        """(whether there was a token, how many are left)."""
+        hashed = int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest()) or 1
+        first = hashed % (len(self._names) // WAYS) * WAYS
+        places = range(first, first + WAYS)
+        now, full = self._clock(), self._full
+        place = next((n for n in places if self._names[n] == hashed), None)
+        if place is None:
+            place = min(places, key=lambda n: full[n] if self._names[n] else -math.inf)
+            self._names[place], full[place] = hashed, now
+        until = max(full[place], now)
+        left = self.limit - (until - now) * self.limit / WINDOW
+        allowed = left >= 1.0 - 1e-9
+        if allowed:
+            full[place] = until + WINDOW / self.limit
+        return allowed, max(0.0, left - allowed)
 
     def seconds(self, tokens: float) -> int:
         """How long so many take to come, at least 1."""
@@ -54,8 +64,8 @@ class RateLimiter:
     what is left of it, and in how many seconds it is whole again.
     """
 
-    def __init__(self, limit: int) -> None:
-        self.buckets = Buckets(limit)
+    def __init__(self, limit: int, memory: memoryview) -> None:
+        self.buckets = Buckets(limit, memory)
         self.policy = f'"requests";q={limit};w={int(WINDOW)}'
 
     def check(self, scope: Scope) -> tuple[RateLimited | None, dict[str, str]]:

@@ -34,6 +34,7 @@ class Server(uvicorn.Server):
 
     def __init__(self, app: FastAPI, settings: Settings, on_start: Callable[[], None]) -> None:
         self.application, self.settings, self._on_start = app, settings, on_start
+        self._alone = app.state.services.shared.processes == 1
         super().__init__(
             Config(
                 app,
@@ -44,12 +45,16 @@ class Server(uvicorn.Server):
                 forwarded_allow_ips=settings.proxies,
                 timeout_graceful_shutdown=settings.stop_grace,
                 timeout_keep_alive=KEEP_ALIVE,
+                # asyncio accepts so many connections at a time: a process leaves the next ones to the others
+                backlog=BACKLOG if self._alone else 1,
             )
         )
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start the application, then listen."""
         await super().startup(sockets)
+        for one in sockets or ():
+            one.listen(BACKLOG)
         if self.started:
             self._on_start()
 
@@ -67,7 +72,7 @@ class Server(uvicorn.Server):
         log.info("stopping: %d requests in progress", len(self.server_state.tasks))
         if self.settings.stop_delay and not self.force_exit:
             await asyncio.sleep(self.settings.stop_delay)
-        for _ in range(3):
+        for _ in range(3 if self._alone else BACKLOG):
             await asyncio.sleep(0)  # connections that the kernel has taken already are ours
         for server in self.servers:
             server.close()
@@ -79,5 +84,7 @@ class Server(uvicorn.Server):
         log.info("stopped after %.1f s", time.monotonic() - begun)
 
 
+BACKLOG = 2048
+"""Connections that may wait to be accepted, as uvicorn has it."""
 KEEP_ALIVE = 75
 """Seconds for which an idle connection stays: longer than the 60 of most balancers, so that it is they who close it."""

@@ -36,10 +36,12 @@ log = logging.getLogger(__name__)
 class Reconciler:
     """A thread of the service. `start` returns at once, whatever the database and the scheduler do."""
 
-    def __init__(self, settings: Settings, workspace: Workspace, cluster: DaskCluster) -> None:
+    def __init__(self, settings: Settings, workspace: Workspace, cluster: DaskCluster, alone: bool = True) -> None:
         self.settings, self.workspace, self.cluster = settings, workspace, cluster
         self.wake = threading.Event()
         """Set it where something has changed, so that it is looked at now."""
+        self._alone = alone
+        """Whether nobody beside this process takes jobs: then `wake` is all that there is to wait for."""
         self.lease = JobLease(settings, workspace.db)
         self._waiting = False
         self._submitted: set[str] = set()
@@ -59,8 +61,10 @@ class Reconciler:
             self._thread.join(timeout=20)
 
     def _run(self) -> None:
-        if not self.workspace.db.exists:
-            self._wait(None)  # nothing was ever kept here: do not even make a database before somebody asks for it
+        while not self.workspace.db.exists and not self._stopping.is_set():
+            self._wait(
+                None if self._alone else TICK
+            )  # nothing was ever kept here: do not even make a database before somebody asks for it
         while not self._stopping.is_set():
             try:
                 pause = self._tick()

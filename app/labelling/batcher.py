@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 from phonechain.app.labelling.lanes import DELAY, LONG, SEGMENTS_PER_SECOND, FairThreads
 from phonechain.app.labelling.pipeline import label_sequences
 from phonechain.app.models.catalog import Entry
+from phonechain.app.ops.shared import Shared
 from phonechain.app.problems.errors import NotReady, Overloaded
 from phonechain.app.settings import Settings, cores
 from phonechain.features.inputs import Inputs
@@ -96,13 +97,17 @@ class Batcher:
     """Start and stop it inside the event loop that uses it."""
 
     def __init__(
-        self, settings: Settings, on_batch: Callable[[int, int, float], None] = lambda utterances, segments, s: None
+        self,
+        settings: Settings,
+        on_batch: Callable[[int, int, float], None] = lambda utterances, segments, s: None,
+        shared: Shared | None = None,
     ) -> None:
         self.settings = settings
-        self.in_progress = 0
+        self.shared = shared or Shared()
+        """Requests in progress here and in the other processes: limits are over all of them."""
+        self._me = self.shared.number
         self._on_batch = on_batch
         """Told of every batch: utterances, segments, seconds in the model."""
-        self._long = 0
         self._lines = (_Line("torch"), _Line("torch-long"))
         """Utterances that wait for a batch: short ones, long ones."""
         self._stopping = False
@@ -132,20 +137,15 @@ class Batcher:
     def ready(self) -> bool:
         return not self._stopping and all(line.task is not None and not line.task.done() for line in self._lines)
 
-    @property
-    def waiting(self) -> int:
-        """Utterances that wait for a batch."""
-        return sum(len(line.waiting) for line in self._lines)
-
     def refuse_if_full(self) -> None:
         """Raises Overloaded, NotReady: before a body is read for nothing."""
         if not self.ready:
             raise NotReady("the service is starting or stopping", retry_after=self.settings.retry_after)
-        if self.in_progress >= self.settings.queue_size:
+        if (busy := sum(self.shared.in_progress)) >= self.settings.queue_size:
             raise Overloaded(
-                f"server busy: {self.in_progress} requests in progress (limit {self.settings.queue_size})",
+                f"server busy: {busy} requests in progress (limit {self.settings.queue_size})",
                 retry_after=self.settings.retry_after,
-                value=self.in_progress,
+                value=busy,
                 limit=self.settings.queue_size,
             )
 
@@ -153,26 +153,26 @@ class Batcher:
     def admit(self) -> Iterator[Slot]:
         """Count a request in progress. Raises Overloaded, NotReady."""
         self.refuse_if_full()
-        self.in_progress += 1
+        self.shared.in_progress[self._me] += 1
         slot = Slot(self)
         try:
             yield slot
         finally:
-            self.in_progress -= 1
-            self._long -= slot.size > LONG
+            self.shared.in_progress[self._me] -= 1
+            self.shared.long[self._me] -= slot.size > LONG
             self._wake()
 
     def count_long(self) -> None:
         """One more request in progress is of a long recording. Raises Overloaded."""
         limit = max(1, int(LONG_SHARE * self.settings.queue_size))
-        if self._long >= limit:
+        if (busy := sum(self.shared.long)) >= limit:
             raise Overloaded(
-                f"server busy: {self._long} recordings of more than {LONG:g} s in progress (limit {limit})",
+                f"server busy: {busy} recordings of more than {LONG:g} s in progress (limit {limit})",
                 retry_after=self.settings.retry_after,
-                value=self._long,
+                value=busy,
                 limit=limit,
             )
-        self._long += 1
+        self.shared.long[self._me] += 1
 
     def run_in_pool(self, size: float, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[R]:
         """What `work` returns, run in the pool of decoding threads; `size` is in seconds of sound."""
@@ -201,6 +201,7 @@ class Batcher:
         item = _Item(entry, inputs, segments, n_best, decode, answer, time.perf_counter(), mode, starts, comparison)
         line = self._lines[item.size > LONG]
         line.waiting.append(item)
+        self.shared.waiting[self._me] += 1
         line.wake.set()
         return answer
 
@@ -210,12 +211,14 @@ class Batcher:
 
     async def _work(self, line: _Line) -> None:
         loop = asyncio.get_running_loop()
-        while line.waiting or self.in_progress or not self._stopping:
+        while line.waiting or self.shared.in_progress[self._me] or not self._stopping:
             if not line.waiting:
                 line.wake.clear()
                 await line.wake.wait()
                 continue
+            before = len(line.waiting)
             batch = line.take(self.settings.batch_segments)
+            self.shared.waiting[self._me] -= before - len(line.waiting)
             if batch:
                 outcomes = await loop.run_in_executor(line.pool, _label_batch, batch)
                 for item, outcome in zip(batch, outcomes, strict=True):

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from phonechain.app.models import repository
+from phonechain.app.ops.shared import Shared
 from phonechain.app.problems.errors import DatabaseAway, UnknownModel
 from phonechain.app.settings import Settings
 from phonechain.app.storage.tables import ModelVersion
@@ -158,8 +159,9 @@ class ModelFile:
 class ModelCatalog:
     """What `model` in a request can be. All but `get` wait for the database: call them in a thread."""
 
-    def __init__(self, settings: Settings, registry: Registry, workspace: Workspace) -> None:
+    def __init__(self, settings: Settings, registry: Registry, workspace: Workspace, shared: Shared) -> None:
         self.settings, self.registry, self.workspace = settings, registry, workspace
+        self._shared, self._changes = shared, 0
         self._known: dict[str, tuple[float, ModelVersion | None]] = {}
         self._loaded: OrderedDict[str, Entry] = OrderedDict()
         self._files: dict[str, ModelFile] = {}
@@ -168,6 +170,9 @@ class ModelCatalog:
 
     async def get(self, name: str) -> Entry:
         """The loaded model that `name` stands for. Raises UnknownModel, ModelFileError."""
+        if (changes := sum(self._shared.models)) != self._changes:  # by another process too
+            self._changes = changes
+            self._known.clear()
         known = self._known.get(name)
         if known is not None and time.monotonic() - known[0] < FRESH:
             row = known[1]
@@ -263,4 +268,4 @@ class ModelCatalog:
 
     def invalidate(self) -> None:
         """A stored version or an alias has changed."""
-        self._known.clear()
+        self._shared.models[self._shared.number] += 1

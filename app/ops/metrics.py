@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING
 
 from prometheus_client import (
@@ -22,8 +23,10 @@ from prometheus_client import (
 )
 from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder
+from prometheus_client.multiprocess import MultiProcessCollector
 
 from phonechain.app.jobs import repository
+from phonechain.app.ops.shared import Shared
 from phonechain.app.problems.types import TYPES
 from phonechain.app.storage.database import Database
 from phonechain.app.storage.tables import STATES
@@ -49,9 +52,13 @@ disable_created_metrics()  # a second series for each counter, of which nobody m
 
 
 class Metrics:
-    """The counters of one application. Safe to use from every thread."""
+    """The counters of one application. Safe to use from every thread.
 
-    def __init__(self) -> None:
+    Where several processes `shared` a port they are those of all of them, kept in the folder that the environment variable
+    PROMETHEUS_MULTIPROC_DIR named when prometheus_client was loaded.
+    """
+
+    def __init__(self, shared: Shared | None = None) -> None:
         self.registry = registry = CollectorRegistry()
         self.requests = Counter(
             "phonechain_http_requests", "Requests answered.", ["route", "method", "status"], registry=registry
@@ -63,7 +70,12 @@ class Metrics:
             buckets=SECONDS,
             registry=registry,
         )
-        self.in_flight = Gauge("phonechain_http_requests_in_flight", "Requests being answered.", registry=registry)
+        self.in_flight = Gauge(
+            "phonechain_http_requests_in_flight",
+            "Requests being answered.",
+            registry=registry,
+            multiprocess_mode="livesum",
+        )
         self.problems = Counter(
             "phonechain_problems", "Problem documents answered, by type.", ["type"], registry=registry
         )
@@ -88,7 +100,14 @@ class Metrics:
         )
         for slug in TYPES:
             self.problems.labels(slug)  # a series that is there from the start shows its first increase
-        ProcessCollector(registry=registry)
+        self.everyone = registry
+        """What is shown."""
+        if shared is None or shared.processes == 1:
+            ProcessCollector(registry=registry)
+        else:
+            self.everyone = CollectorRegistry()
+            MultiProcessCollector(self.everyone)
+            self.everyone.register(_Processes(shared))
 
     def count_batch(self, utterances: int, segments: int, seconds: float) -> None:
         """A batch has been labelled."""
@@ -108,7 +127,31 @@ class Metrics:
     def render(self, accept: str) -> tuple[bytes, str]:
         """(every metric, its media type), in the format that the header `Accept` prefers."""
         encode, media_type = choose_encoder(accept)
-        return encode(self.registry), media_type
+        return encode(self.everyone), media_type
+
+
+class _Processes:
+    """What the kernel knows of all processes behind a port: sums, but for the oldest start and the least limit of files."""
+
+    def __init__(self, shared: Shared) -> None:
+        self.shared = shared
+
+    def collect(self) -> Iterator[Metric]:
+        """For the registry of prometheus_client."""
+        values: dict[str, list[float]] = {}
+        families: dict[str, Metric] = {}
+        for pid in (pid for pid in self.shared.pid if pid):
+            for family in ProcessCollector(registry=None, pid=partial(int, pid)).collect():
+                families[family.name] = family
+                values.setdefault(family.name, []).append(family.samples[0].value)
+        for name, family in families.items():
+            combine = min if name in ("process_start_time_seconds", "process_max_fds") else sum
+            family.samples = [family.samples[0]._replace(value=combine(values[name]))]
+            yield family
+
+    def describe(self) -> Iterator[Metric]:
+        """Nothing is to be collected when this is registered."""
+        return iter(())
 
 
 class Gauges:
@@ -153,8 +196,8 @@ class Gauges:
                 "Most requests that may be decoded, wait or be labelled at one time.",
                 batcher.settings.queue_size,
             ),
-            ("queue_taken", "Requests that are decoded, wait or are labelled.", batcher.in_progress),
-            ("queue_depth", "Utterances that are decoded and wait for a batch.", batcher.waiting),
+            ("queue_taken", "Requests that are decoded, wait or are labelled.", sum(batcher.shared.in_progress)),
+            ("queue_depth", "Utterances that are decoded and wait for a batch.", sum(batcher.shared.waiting)),
         ):
             yield GaugeMetricFamily(f"phonechain_{name}", text, value)
         loaded = GaugeMetricFamily("phonechain_model_loaded", "Models in memory.", labels=["name", "version"])

@@ -76,9 +76,10 @@ def test_a_wrong_value_is_one_line(
 # ---------------------------------------------------------------------------------------------------- at the stop
 
 
-def test_what_was_taken_is_answered(tmp_path: Path) -> None:
+@pytest.mark.parametrize("processes", [1, 2])
+def test_what_was_taken_is_answered(processes: int, tmp_path: Path) -> None:
     """Twenty requests in every state: being sent, waiting, in the model. Each of them gets its whole answer."""
-    with running(tmp_path) as service, httpx.Client(base_url=service.address, timeout=60) as warm:
+    with running(tmp_path, processes=processes) as service, httpx.Client(base_url=service.address, timeout=60) as warm:
         files: dict[str, Any] = {"audio": AUDIO, "segments": ("a.lab", LAB)}
         whole = warm.post("/classify", files=files).json()["segments"]
         body = httpx.Request("POST", "http://x/classify", files=files)
@@ -124,9 +125,13 @@ def test_what_was_taken_is_answered(tmp_path: Path) -> None:
         httpx.get(f"{service.address}/health/live")
 
 
-def test_a_connection_that_is_kept_gets_one_more_answer(tmp_path: Path) -> None:
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_connection_that_is_kept_gets_one_more_answer(processes: int, tmp_path: Path) -> None:
     """Clients that keep a connection learn by the answer that it ends, never by a reset."""
-    with running(tmp_path, stop_delay=2) as service, httpx.Client(base_url=service.address, timeout=60) as client:
+    with (
+        running(tmp_path, stop_delay=2, processes=processes) as service,
+        httpx.Client(base_url=service.address, timeout=60) as client,
+    ):
         assert client.get("/models").headers.get("connection") != "close"
         service.process.send_signal(signal.SIGTERM)
         while (ready := client.get("/health/ready")).status_code == 200:

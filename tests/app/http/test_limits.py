@@ -13,6 +13,7 @@ import pytest
 
 from phonechain.app.http.gateway import Gateway
 from phonechain.app.models.catalog import Registry
+from phonechain.app.ops.shared import Shared
 from phonechain.app.ops.tracing import Tracing
 from phonechain.app.services import Services
 from phonechain.app.settings import Settings
@@ -28,8 +29,8 @@ NO_ROUTES = SimpleNamespace(routes=[])
 def gateway(app: Any, limit: int, registry: Registry) -> Gateway:
     """The gateway in front of `app`, with a limit below what a setting may be."""
     settings = Settings().model_copy(update={"max_body_bytes": limit})
-    parts = Services.create(settings, registry, Tracing())
-    return Gateway(app, settings, parts.keyring, parts.metrics, parts.tracing, parts.shutdown)
+    parts = Services.create(settings, registry, Tracing(), Shared())
+    return Gateway(app, settings, parts.keyring, parts.metrics, parts.tracing, parts.shutdown, parts.shared)
 
 
 def test_a_body_announced_too_long_is_not_read(registry: Registry) -> None:

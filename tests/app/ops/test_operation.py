@@ -156,9 +156,9 @@ def test_who_may_read_them(serve: Serve, who: str, bare: int, with_key: int) -> 
 
 def test_refusals_are_counted_by_type(serve: Serve) -> None:
     with serve(queue_size=1) as client:
-        client.app.state.services.batcher.in_progress = 1
+        client.app.state.services.shared.in_progress[0] = 1
         refused = client.classify()
-        client.app.state.services.batcher.in_progress = 0
+        client.app.state.services.shared.in_progress[0] = 0
         found = metrics(client)
     assert refused.status_code == 503
     assert refused.headers["retry-after"] == "1"
@@ -342,7 +342,7 @@ def test_a_warning_that_comes_every_second_is_one_line_a_minute() -> None:
 
 def test_a_bucket_fills_with_time() -> None:
     now = [0.0]
-    buckets = Buckets(60, clock=lambda: now[0])
+    buckets = Buckets(60, memoryview(bytearray(1 << 10)), clock=lambda: now[0])
     assert [buckets.take("a")[0] for _ in range(61)] == [True] * 60 + [False]
     assert buckets.take("b") == (True, 59.0)
     now[0] = 0.5
