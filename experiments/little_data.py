@@ -26,7 +26,8 @@ from experiments import report
 from experiments.cells import commit
 from phonechain.features import corpora
 from phonechain.features.audio.utterances import decode_utterance
-from phonechain.features.segments import Segment, Utterance, prepare
+from phonechain.features.segment_checks import prepare
+from phonechain.features.segments import Segment, Utterance
 from phonechain.model import pretrained_path
 from phonechain.model.labeler import PhoneLabeler
 from phonechain.model.scoring.evaluation import evaluate

@@ -25,7 +25,8 @@ from experiments.cells import commit
 from phonechain.features import corpora
 from phonechain.features.audio.reader import Audio, decode
 from phonechain.features.inputs import Inputs, extract_inputs
-from phonechain.features.segments import Segment, Utterance, prepare
+from phonechain.features.segment_checks import prepare
+from phonechain.features.segments import Segment, Utterance
 from phonechain.model import pretrained_path
 from phonechain.model.labeler import PhoneLabeler
 from phonechain.model.scoring.calibration import calibration_error, reliability_table

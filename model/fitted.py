@@ -111,7 +111,7 @@ class FittedLabeler:
         decode: Decoding = "posterior",
         normalise: str | None = None,
     ) -> list[LabelledSegment]:
-        """The phone of each segment of one recording. Segments have to fit it: see features.segments.prepare.
+        """The phone of each segment of one recording. Segments have to fit it: see features.segment_checks.prepare.
 
         Args:
             n_best: how many labels each segment lists.

@@ -33,7 +33,8 @@ from phonechain.features.inputs import Inputs, extract_inputs
 from phonechain.features.mfcc import FeatureSettings
 from phonechain.features.phones.comparison import LabelComparison, LabelSet
 from phonechain.features.phones.words import looks_like_words
-from phonechain.features.segments import ROUNDING, OnBadSegment, Segment, prepare, sift
+from phonechain.features.segment_checks import OnBadSegment, prepare, sift
+from phonechain.features.segments import ROUNDING, Segment
 
 if TYPE_CHECKING:
     from phonechain.model.answers import LabelledSegment

@@ -7,11 +7,17 @@ announces, because libsndfile quietly takes a file's end for the end of the soun
 
 from __future__ import annotations
 
+import io
 import re
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
+
+from phonechain.features.errors import Notice, UnrecognisedAudio
+
+if TYPE_CHECKING:
+    from phonechain.features.audio.decoders import Stream
 
 HEAD = 4096
 """Bytes that `sniff` and `describe` look at."""
@@ -181,6 +187,56 @@ def _is_open_ended(container: Container, file: BinaryIO) -> bool:
     if container is FLAC and head[4] & 0x7F == 0:  # RFC 9639, section 8.2: 36 bits from the middle of byte 21
         return int.from_bytes(head[21:26], "big") & 0xFFFFFFFFF == 0
     return False
+
+
+def refuse_compressed_sphere(file: BinaryIO) -> None:
+    """Raise UnrecognisedAudio for a NIST SPHERE file whose samples are compressed."""
+    coding = sphere_fields(file).get("sample_coding", "pcm")
+    if "embedded" in coding:
+        raise UnrecognisedAudio(
+            f"expected NIST SPHERE with plain samples, got sample_coding {coding}; "
+            "`sph2pipe -f wav IN OUT` decompresses it",
+            pointer="audio",
+            value=coding,
+        )
+
+
+def container_notices(container: Container, file: BinaryIO, stream: Stream, count: int) -> list[Notice]:
+    """Notices where a file holds less than its header promises, or where its sound may be shifted."""
+    notices = []
+    seconds = count / stream.rate
+    exactly, is_open = announced_length(container, file)
+    wanted = exactly if exactly is not None else (stream.frames or 0) - stream.rate // 10  # others round and pad
+    if stream.damage:
+        message = f"the file is damaged after {seconds:.3f} s: {stream.damage}; what comes before was decoded"
+        notices.append(Notice("audio-truncated", message, "audio", round(seconds, 3)))
+    elif count < wanted:
+        announced = (exactly or stream.frames or 0) / stream.rate
+        message = f"the header announces {announced:.3f} s, the file holds {seconds:.3f} s"
+        notices.append(Notice("audio-truncated", message, "audio", round(seconds, 3), round(announced, 3)))
+    elif container is OGG and not ogg_ends(file, file.seek(0, io.SEEK_END)):
+        message = f"the file ends without its last page, after {seconds:.3f} s"
+        notices.append(Notice("audio-truncated", message, "audio", round(seconds, 3)))
+    elif is_open:
+        message = f"the header gives no length; {seconds:.3f} s were decoded"
+        notices.append(Notice("audio-length-unknown", message, "audio", round(seconds, 3)))
+    if stream.gaps:
+        message = f"{stream.gaps / stream.rate:.3f} s were missing between packets and are silence now"
+        notices.append(Notice("audio-gaps", message, "audio", round(stream.gaps / stream.rate, 3)))
+    if container is ASF:
+        message = "Windows Media does not say where its sound starts: it may be shifted by some 30 ms either way"
+        notices.append(Notice("audio-time-shift", message, "audio"))
+    late = stream.late
+    if stream.format.startswith("WAV MPEG"):
+        late = 1105  # libsndfile's decoder, and no room in a WAV for the encoder's word
+    if late:
+        shift = 1000 * late / stream.rate
+        message = (
+            f"{stream.format} does not say how many samples its encoder put in front: the sound is probably late by "
+            f"{shift:.0f} ms ({late} samples) or more"
+        )
+        notices.append(Notice("audio-time-shift", message, "audio", round(shift / 1000, 4)))
+    return notices
 
 
 def is_empty_wav(file: BinaryIO, size: int) -> bool:

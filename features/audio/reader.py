@@ -25,17 +25,17 @@ from numpy.typing import NDArray
 
 from phonechain.features.audio import checks as soundcheck
 from phonechain.features.audio.containers import (
-    ASF,
-    OGG,
+    HEAD,
+    MP3,
     RAW,
     SPHERE,
     WAV,
     Container,
-    announced_length,
+    container_notices,
     describe,
     is_empty_wav,
-    ogg_ends,
-    sphere_fields,
+    refuse_compressed_sphere,
+    sniff,
 )
 from phonechain.features.audio.decoders import Block, NoSound, Stream, Undecodable, open_sndfile
 from phonechain.features.audio.raw import RawFormat
@@ -130,16 +130,17 @@ def decode(
         container: Container | None = RAW
         repaired: tuple[Notice, ...] = ()
         if raw is None:
-            file, container, head, repaired = repair(file)
+            file, container, head, repaired = _recognise(file)
         size = file.seek(0, io.SEEK_END)
         if not size:
             raise EmptyAudio("expected a sound file, got no bytes", pointer="audio", value=0, limit=1)
         if container is None:
             what = describe(head)
             raise UnrecognisedAudio(f"expected {_WANTED}, got {what}", pointer="audio", value=what)
-        _refuse_compressed_sphere(container, file)
+        if container is SPHERE:
+            refuse_compressed_sphere(file)
         stream, intake = _decode(container, file, size, channel, rate, max_seconds, raw)
-        notices = [*repaired, *_container_notices(container, file, stream, intake.count), *intake.notices()]
+        notices = [*repaired, *container_notices(container, file, stream, intake.count), *intake.notices()]
         return Audio(
             intake.samples(), intake.rate, stream.channels, stream.format, tuple(notices), stream.rate, intake.count
         )
@@ -161,7 +162,7 @@ def _read_header(source: bytes | Path) -> Stream | None:
     """What the first decoder that opens a file says of it before anything is decoded."""
     try:
         with _open(source) as opened:
-            file, container, _, _ = repair(opened)
+            file, container, _, _ = _recognise(opened)
             size = file.seek(0, io.SEEK_END)
             for opening in _decoders(container, file, size) if container is not None else ():
                 with contextlib.suppress(Undecodable), opening as stream:
@@ -169,6 +170,16 @@ def _read_header(source: bytes | Path) -> Stream | None:
     except AudioError:
         return None
     return None
+
+
+def _recognise(file: BinaryIO) -> tuple[BinaryIO, Container | None, bytes, tuple[Notice, ...]]:
+    """The file as a decoder reads it, its container, its first bytes, and what was repaired."""
+    file.seek(0)
+    head = file.read(HEAD)
+    container = sniff(head)
+    if container in (None, MP3, WAV):  # the only ones whose faults are known
+        return repair(file, container, head)
+    return file, container, head, ()
 
 
 def resample(samples: NDArray[np.float32], source: int, target: int) -> NDArray[np.float32]:
@@ -360,54 +371,3 @@ def _decoders(
         from phonechain.features.audio.ffmpeg import open_av
 
         yield open_av(file, container)
-
-
-def _refuse_compressed_sphere(container: Container, file: BinaryIO) -> None:
-    if container is not SPHERE:
-        return
-    coding = sphere_fields(file).get("sample_coding", "pcm")
-    if "embedded" in coding:
-        raise UnrecognisedAudio(
-            f"expected NIST SPHERE with plain samples, got sample_coding {coding}; "
-            "`sph2pipe -f wav IN OUT` decompresses it",
-            pointer="audio",
-            value=coding,
-        )
-
-
-def _container_notices(container: Container, file: BinaryIO, stream: Stream, count: int) -> list[Notice]:
-    """What the file promised and did not hold, and by how much its sound may be shifted."""
-    notices = []
-    seconds = count / stream.rate
-    exactly, is_open = announced_length(container, file)
-    wanted = exactly if exactly is not None else (stream.frames or 0) - stream.rate // 10  # others round and pad
-    if stream.damage:
-        message = f"the file is damaged after {seconds:.3f} s: {stream.damage}; what comes before was decoded"
-        notices.append(Notice("audio-truncated", message, "audio", round(seconds, 3)))
-    elif count < wanted:
-        announced = (exactly or stream.frames or 0) / stream.rate
-        message = f"the header announces {announced:.3f} s, the file holds {seconds:.3f} s"
-        notices.append(Notice("audio-truncated", message, "audio", round(seconds, 3), round(announced, 3)))
-    elif container is OGG and not ogg_ends(file, file.seek(0, io.SEEK_END)):
-        message = f"the file ends without its last page, after {seconds:.3f} s"
-        notices.append(Notice("audio-truncated", message, "audio", round(seconds, 3)))
-    elif is_open:
-        message = f"the header gives no length; {seconds:.3f} s were decoded"
-        notices.append(Notice("audio-length-unknown", message, "audio", round(seconds, 3)))
-    if stream.gaps:
-        message = f"{stream.gaps / stream.rate:.3f} s were missing between packets and are silence now"
-        notices.append(Notice("audio-gaps", message, "audio", round(stream.gaps / stream.rate, 3)))
-    if container is ASF:
-        message = "Windows Media does not say where its sound starts: it may be shifted by some 30 ms either way"
-        notices.append(Notice("audio-time-shift", message, "audio"))
-    late = stream.late
-    if stream.format.startswith("WAV MPEG"):
-        late = 1105  # libsndfile's decoder, and no room in a WAV for the encoder's word
-    if late:
-        shift = 1000 * late / stream.rate
-        message = (
-            f"{stream.format} does not say how many samples its encoder put in front: the sound is probably late by "
-            f"{shift:.0f} ms ({late} samples) or more"
-        )
-        notices.append(Notice("audio-time-shift", message, "audio", round(shift / 1000, 4)))
-    return notices

@@ -1,4 +1,4 @@
-"""Files that are sound but for a small fault in front of it, seen without the fault: nothing is copied but headers."""
+"""Repair small faults in front of the sound of a file. Only headers are copied."""
 
 from __future__ import annotations
 
@@ -52,16 +52,15 @@ class View(io.RawIOBase):
         return len(part)
 
 
-def repair(file: BinaryIO) -> tuple[BinaryIO, Container | None, bytes, tuple[Notice, ...]]:
-    """The file as a decoder takes it, its container, its first bytes, and what was repaired.
+def repair(
+    file: BinaryIO, container: Container | None, head: bytes
+) -> tuple[BinaryIO, Container | None, bytes, tuple[Notice, ...]]:
+    """Repair a file with that container and those first bytes: the file as a decoder reads it, both of them, and notices.
 
     Zero bytes in front of an MP3's first frame, also between its tag and the frame, are skipped: they hide the header in
     which the encoder says how many samples it put in front. A WAV whose chunk of odd length lacks its padding byte is
     given a header that says where its samples are.
     """
-    file.seek(0)
-    head = file.read(HEAD)
-    container = sniff(head)
     if container is None or container is MP3:
         start, zeros = _first_frame(file, head)
         if zeros:

@@ -10,7 +10,7 @@ from phonechain.features.audio.raw import RawFormat
 from phonechain.features.corpora import folder, letters, timit
 from phonechain.features.corpora.base import AUDIO_SUFFIXES, Corpus, CorpusProblem, Progress
 from phonechain.features.errors import CorpusError
-from phonechain.features.segments import OnBadSegment
+from phonechain.features.segment_checks import OnBadSegment
 
 __all__ = ["AUDIO_SUFFIXES", "LAYOUTS", "Corpus", "CorpusProblem", "read"]
 

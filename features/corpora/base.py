@@ -16,7 +16,8 @@ from phonechain.features.annotation.base import nfc
 from phonechain.features.audio.raw import RawFormat
 from phonechain.features.errors import AnnotationSyntaxError, Notice, PhonechainError, SegmentError
 from phonechain.features.files import printable_path
-from phonechain.features.segments import OnBadSegment, Segment, Utterance, settle
+from phonechain.features.segment_checks import OnBadSegment, settle
+from phonechain.features.segments import Segment, Utterance
 
 Progress = Callable[[int, int], None]
 """Called with (files done, files in all)."""

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from phonechain.features.audio.utterances import decode_utterance
 from phonechain.features.corpora.base import Corpus, CorpusProblem, NoticeCount, Progress, problem_of
 from phonechain.features.errors import Notice, PhonechainError
-from phonechain.features.segments import Utterance, prepare
+from phonechain.features.segment_checks import prepare
+from phonechain.features.segments import Utterance
 
 FEW_SEGMENTS = 1000
 """Labelled segments under which a model learns little: some two minutes of speech."""

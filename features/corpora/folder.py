@@ -31,7 +31,8 @@ from phonechain.features.corpora.candidates import Unusable, annotation_of
 from phonechain.features.corpora.pairing import Contents, Pair
 from phonechain.features.errors import CorpusError, Notice, PhonechainError
 from phonechain.features.files import printable_path
-from phonechain.features.segments import OnBadSegment, Utterance
+from phonechain.features.segment_checks import OnBadSegment
+from phonechain.features.segments import Utterance
 
 SPLITS = {
     **dict.fromkeys(("train", "training", "trn", "tr"), "train"),

@@ -22,7 +22,8 @@ from pathlib import Path
 from phonechain.features.corpora.base import Corpus, CorpusProblem, NoticeCount, Progress, problem_of, segments_of
 from phonechain.features.errors import CorpusError, PhonechainError
 from phonechain.features.phones import sets as phones
-from phonechain.features.segments import OnBadSegment, Utterance
+from phonechain.features.segment_checks import OnBadSegment
+from phonechain.features.segments import Utterance
 
 COUNTS = {"train": 140_173, "dev-full": 50_735, "test": 7_211}
 """Segments of each set after folding to 39 labels, without `q`, as the paper gives them."""

@@ -23,7 +23,8 @@ from phonechain.features.files import write_whole
 from phonechain.features.inputs import Frames, Inputs, extract_inputs, no_inputs
 from phonechain.features.mfcc import FeatureSettings
 from phonechain.features.pooling import extract
-from phonechain.features.segments import Segment, Utterance, prepare
+from phonechain.features.segment_checks import prepare
+from phonechain.features.segments import Segment, Utterance
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from phonechain.features.errors import NoSegments, SegmentError
-from phonechain.features.segments import TOLERANCE, Segment, explain, prepare, sift, validate
+from phonechain.features.segment_checks import TOLERANCE, explain, prepare, sift, validate
+from phonechain.features.segments import Segment
 
 GOOD = [Segment(0.0, 0.1, "h"), Segment(0.1, 0.25, "ə"), Segment(0.4, 0.5)]
 

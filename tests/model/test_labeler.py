@@ -21,7 +21,8 @@ from phonechain.features.audio.reader import Audio, decode
 from phonechain.features.errors import SettingsError
 from phonechain.features.inputs import Inputs, extract_inputs
 from phonechain.features.mfcc import FeatureSettings
-from phonechain.features.segments import Segment, prepare
+from phonechain.features.segment_checks import prepare
+from phonechain.features.segments import Segment
 from phonechain.model import pretrained_path
 from phonechain.model.labeler import PhoneLabeler
 from phonechain.model.settings import EncoderSettings, FactorSettings, ModelSettings, TrainingSettings, preset

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from phonechain.features.annotation import FORMATS, add_labels, choose_tier, read, tier_segments, write
 from phonechain.features.errors import PhonechainError
-from phonechain.features.segments import prepare
+from phonechain.features.segment_checks import prepare
 from tests.features.annotation.mutations import mutations
 from tests.features.fuzz import Watch
 
