@@ -3,6 +3,7 @@
     python -m experiments.alignment align MODEL FOLDER       phones given: boundaries against the labels
     python -m experiments.alignment refine MODEL FOLDER      boundaries moved at random, refined
     python -m experiments.alignment recognize MODEL FOLDER   phone error rate
+    python -m experiments.alignment calibrate MODEL FOLDER --out FILE    the decoding with the fewest phone errors there
     python -m experiments.alignment train FOLDER OUT         a model from FOLDER's labels; see --help
 
 FOLDER is a corpus (recordings and annotations); --per-speaker takes one utterance a speaker, --split a split. --shift says
@@ -28,7 +29,8 @@ from phonechain.features.audio.reader import Audio, decode
 from phonechain.features.mfcc import FeatureSettings
 from phonechain.features.segments import Segment, Utterance
 from phonechain.model.files.modelfile import Card, Provenance
-from phonechain.model.segmental import learning
+from phonechain.model.scoring import edits
+from phonechain.model.segmental import calibration, learning
 from phonechain.model.segmental.aligner import PhoneAligner
 from phonechain.model.segmental.fitting import warp_frames
 from phonechain.model.segmental.learning import Epoch, Example
@@ -139,42 +141,37 @@ def measure_refining(given: argparse.Namespace, aligner: PhoneAligner) -> None:
     report(after, stage="refined")
 
 
-def edits(reference: Sequence[str], found: Sequence[str]) -> NDArray[np.int64]:
-    """Substitutions, deletions, insertions of a cheapest way from one to the other."""
-    rows = [[(n, 0, 0, n) for n in range(len(found) + 1)]]  # cost, sub, del, ins
-    for i, r in enumerate(reference, 1):
-        row = [(i, 0, i, 0)]
-        for j, f in enumerate(found, 1):
-            same = rows[-1][j - 1]
-            ways = [(same[0] + (r != f), same[1] + (r != f), same[2], same[3])]
-            up, left = rows[-1][j], row[-1]
-            ways += [(up[0] + 1, up[1], up[2] + 1, up[3]), (left[0] + 1, left[1], left[2], left[3] + 1)]
-            row.append(min(ways))
-        rows.append(row)
-    return np.array(rows[-1][-1][1:])
-
-
 def measure_recognition(given: argparse.Namespace, aligner: PhoneAligner) -> None:
     """Phone error rate, silence counted as a label and left out."""
-    totals, plain, count, bare = np.zeros(3), np.zeros(3), 0, 0
+    totals, plain, phones, bare = np.zeros(3), np.zeros(3), 0, 0
     seconds, began = 0.0, time.process_time()
     for audio, reference in sounds(given, aligner):
         found = [p.label for p in aligner.recognize(audio).phones]
         labels = [str(aligner.spell(str(s.label))) for s in reference]
-        totals += edits(labels, found)
-        count += len(labels)
+        totals += edits.count(labels, found)
+        phones += len(labels)
         quiet = aligner.silence
         a, b = [y for y in labels if y != quiet], [y for y in found if y != quiet]
-        plain += edits(a, b)
+        plain += edits.count(a, b)
         bare += len(a)
         seconds += audio.duration
     spent = time.process_time() - began
-    sub, dele, ins = (round(100 * float(v) / count, 2) for v in totals)
+    sub, dele, ins = (round(100 * float(v) / phones, 2) for v in totals)
     print(json.dumps({
-        "per": round(100 * float(totals.sum()) / count, 2), "substitutions": sub, "deletions": dele, "insertions": ins,
-        "per_without_silence": round(100 * float(plain.sum()) / bare, 2), "phones": count,
+        "per": round(100 * float(totals.sum()) / phones, 2), "substitutions": sub, "deletions": dele, "insertions": ins,
+        "per_without_silence": round(100 * float(plain.sum()) / bare, 2), "phones": phones,
         "times_real_time": round(seconds / spent, 1), "decoding": aligner.decoding_,
     }), flush=True)  # fmt: skip
+
+
+def calibrate_decoding(given: argparse.Namespace, aligner: PhoneAligner) -> None:
+    """Choose how the recogniser decodes by the recordings of FOLDER, and write the model with it; nothing else changes."""
+    held = [
+        (audio, [str(aligner.spell(str(s.label))) for s in reference]) for audio, reference in sounds(given, aligner)
+    ]
+    error = calibration.calibrate_decoding(aligner, held)
+    print(json.dumps({"recordings": len(held), "phone_error": error, "decoding": aligner.decoding_}))
+    aligner.save(given.out)
 
 
 def noisy(samples: NDArray[np.float32], random: np.random.Generator) -> NDArray[np.float32]:
@@ -252,7 +249,7 @@ def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     commands = parser.add_subparsers(dest="command", required=True)
-    for name in ("align", "refine", "recognize", "train"):
+    for name in ("align", "refine", "recognize", "calibrate", "train"):
         one = commands.add_parser(name)
         if name != "train":
             one.add_argument("model", type=Path)
@@ -263,9 +260,10 @@ def main() -> None:
         one.add_argument("--skip", type=int, default=0)
         one.add_argument("--shift", type=float, default=0.0)
         one.add_argument("--spread", type=float, default=0.03)
-        one.add_argument("--cost", type=float, help="of a segment in posterior decoding")
         one.add_argument("--temperature", type=float)
         one.add_argument("--bias", type=float, help="the model's, instead of the file's")
+        if name == "calibrate":
+            one.add_argument("--out", type=Path, required=True)
         if name == "train":
             one.add_argument("out", type=Path)
             one.add_argument("--exact", type=Path, help="corpus whose times are exact, beside FOLDER")
@@ -287,15 +285,15 @@ def main() -> None:
         train(given)
         return
     aligner = PhoneAligner.load(given.model)
-    if given.cost is not None:
-        aligner.decoding_["cost"] = given.cost
     if given.temperature is not None:
         aligner.temperature_ = given.temperature
     if given.bias is not None:
         aligner.shift_ = given.bias
-    {"align": measure_alignment, "refine": measure_refining, "recognize": measure_recognition}[given.command](
-        given, aligner
-    )
+    work = {
+        "align": measure_alignment, "refine": measure_refining, "recognize": measure_recognition,
+        "calibrate": calibrate_decoding,
+    }  # fmt: skip
+    work[given.command](given, aligner)
 
 
 if __name__ == "__main__":

@@ -20,12 +20,13 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from experiments.alignment import edits, report
+from experiments.alignment import report
 from phonechain.features import corpora
 from phonechain.features.audio.reader import decode
 from phonechain.features.segments import Utterance
 from phonechain.features.words.dictionary import Pronunciation
 from phonechain.model.files.modelfile import Card, Provenance
+from phonechain.model.scoring import edits
 from phonechain.model.segmental.aligner import PhoneAligner
 from phonechain.model.segmental.fitting import TranscribedRecording, cover_recording
 from phonechain.model.segmental.learning import Epoch
@@ -68,10 +69,10 @@ def measure(aligner: PhoneAligner, test: Sequence[Utterance], name: str, *, reco
         if recognition:
             found = [p.label for p in aligner.recognize(audio).phones]
             labels = [str(s.label) for s in reference]
-            totals += edits(labels, found)
+            totals += edits.count(labels, found)
             count += len(labels)
             a, b = ([y for y in x if y != aligner.silence] for x in (labels, found))
-            plain += edits(a, b)
+            plain += edits.count(a, b)
             bare += len(a)
     more: dict[str, object] = {"name": name, "interval_90_holds": round(100 * float(np.mean(inside)), 1)}
     if count:

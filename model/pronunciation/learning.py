@@ -15,6 +15,7 @@ from phonechain.model.pronunciation.correspondence import Chunk, Correspondence
 from phonechain.model.pronunciation.guesser import PronunciationGuesser
 from phonechain.model.pronunciation.letters import ALPHABET
 from phonechain.model.pronunciation.ngrams import BITS
+from phonechain.model.scoring import edits
 
 ORDER = 6
 """Units of the longest n-gram."""
@@ -123,16 +124,6 @@ def score(guesser: PronunciationGuesser, words: Entries) -> Score:
     for word, variants in words.items():
         guessed = guesser.guess(word, variants=1)
         guess = guessed[0].phones if guessed else ()
-        distance, length = min((levenshtein(guess, own), len(own)) for own in variants)
+        distance, length = min((edits.distance(guess, own), len(own)) for own in variants)
         wrong, phones, missed = wrong + distance, phones + length, missed + (distance > 0)
     return Score(len(words), wrong / max(1, phones), missed / max(1, len(words)))
-
-
-def levenshtein(a: Sequence[str], b: Sequence[str]) -> int:
-    """Fewest substitutions, deletions and insertions from one to the other."""
-    row = list(range(len(b) + 1))
-    for i, x in enumerate(a, 1):
-        last, row[0] = row[0], i
-        for j, y in enumerate(b, 1):
-            last, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, last + (x != y))
-    return row[-1]

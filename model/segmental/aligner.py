@@ -6,7 +6,7 @@ posterior. The second searches the fine grid where the first has left any probab
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,10 +19,8 @@ from torch import Tensor
 from phonechain.features.audio.reader import Audio, resample
 from phonechain.features.errors import (
     ModelFileError,
-    Notice,
     PhonechainError,
     PhoneSetError,
-    SegmentError,
     SettingsError,
     TranscriptError,
 )
@@ -32,9 +30,9 @@ from phonechain.model.files import modelfile
 from phonechain.model.files.header import ALIGNMENT_KIND
 from phonechain.model.segmental import fitting, passes, scaled, search, sums
 from phonechain.model.segmental import graph as graphs
-from phonechain.model.segmental.answers import AlignedPhone, AlignedWord, Alignment, Recognition
-from phonechain.model.segmental.boundaries import Boundaries, share_near, summarise
-from phonechain.model.segmental.graph import GraphPosteriors, PhoneGraph
+from phonechain.model.segmental.answers import Alignment, Recognition
+from phonechain.model.segmental.assembly import Assembly, fill_gaps
+from phonechain.model.segmental.graph import PhoneGraph
 from phonechain.model.segmental.learning import Epoch
 from phonechain.model.segmental.network import SemiCRF
 from phonechain.model.segmental.settings import SegmentalSettings, SegmentalTraining
@@ -49,9 +47,6 @@ MAX_SECONDS = 60.0
 
 MAX_RATE = 30.0
 """Phones per second; nobody speaks faster."""
-
-IMPROBABLE = -4.0
-"""Nats per phone below which a transcript is reported as improbable."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +87,7 @@ class PhoneAligner:
         self.labels_: list[str] = []
         self.network_: SemiCRF | None = None
         self.temperature_, self.shift_ = 1.0, 0.0
-        self.decoding_: dict[str, float] = {"tolerance": 1, "cost": 0.2}
+        self.decoding_: dict[str, float] = {"ngrams": 0.7, "bonus": 0.0}
         self.metrics_: dict[str, object] = {}
         self.problems_: list[tuple[Utterance, PhonechainError]] = []
         self.provenance_ = modelfile.Provenance.now()
@@ -170,7 +165,7 @@ class PhoneAligner:
         Raises:
             SegmentError: segments without a label, or out of order. Otherwise as `align`.
         """
-        filled = self._fill_gaps(segments)
+        filled = fill_gaps(segments, self.silence)
         self._check_phones({s.label for s in filled if s.label is not None})
         graph = graphs.phone_graph([self.index(s.label or "") for s in filled])
         sound = self._encode(audio)
@@ -184,17 +179,30 @@ class PhoneAligner:
         """
         sound = self._encode(audio)
         posteriors = self._free_posteriors(sound)
-        found = search.posterior_decoding(
-            posteriors.segments,
-            tolerance=int(self.decoding_["tolerance"]),
-            cost=float(self.decoding_["cost"]),
-        )
+        found = self._decode(sound, posteriors)
         silence = None if self.silence is None else self.labels_.index(self.silence)
         pieces = search.merge_pieces(found, sound.coarse.shape[1], silence)
         graph = graphs.phone_graph([y for _, _, y in pieces])
         starts = torch.tensor([i * self.model.step for i, _, _ in pieces], dtype=torch.float64)
         aligned = self._alignment(sound, graph, (), prior=(starts, 0.03, 0.1), free=posteriors)
         return Recognition(aligned.phones, aligned.duration, aligned.notices)
+
+    def recognize_labels(self, audio: Audio, decodings: Sequence[Mapping[str, float]]) -> list[list[str]]:
+        """The labels that `recognize` finds by other `decoding_`s than the aligner's own, without their boundaries.
+
+        Each has `ngrams`, a factor on the n-gram weights, and `bonus`, nats per segment.
+        """
+        sound = self._encode(audio)
+        silence = None if self.silence is None else self.labels_.index(self.silence)
+        found: list[list[str]] = [[] for _ in decodings]
+        for ngrams in {d["ngrams"] for d in decodings}:
+            chosen = [n for n, d in enumerate(decodings) if d["ngrams"] == ngrams]
+            for n, pieces in zip(
+                chosen, self._best_segments(sound, ngrams, [decodings[n]["bonus"] for n in chosen]), strict=True
+            ):
+                merged = search.merge_pieces(pieces, sound.coarse.shape[1], silence)
+                found[n] = [self.labels_[y] for _, _, y in merged]
+        return found
 
     # -------------------------------------------------------------------------------------------------- the model
 
@@ -264,6 +272,24 @@ class PhoneAligner:
         marginals = sums.marginals(sums.Lattice(sound.coarse[None], *weights, torch.tensor([sound.steps])))
         return _FreePosteriors(float(marginals.log_z[0]), marginals.segments[0].numpy())
 
+    def _decode(self, sound: _EncodedSound, posteriors: _FreePosteriors) -> search.Segments:
+        """The recogniser's segments: the most probable ones, with the weights that calibration chose.
+
+        Model files of before 2026-11-29 name a cost of segments instead, for decoding by posteriors.
+        """
+        chosen = self.decoding_
+        if "cost" in chosen:
+            return search.posterior_decoding(
+                posteriors.segments, tolerance=int(chosen["tolerance"]), cost=float(chosen["cost"])
+            )
+        return self._best_segments(sound, chosen["ngrams"], [chosen["bonus"]])[0]
+
+    def _best_segments(self, sound: _EncodedSound, ngrams: float, bonuses: Sequence[float]) -> list[search.Segments]:
+        """For each bonus the most probable segments, with n-gram weights multiplied by `ngrams`."""
+        scores = sound.coarse + torch.tensor(bonuses)[:, None, None, None]
+        steps = torch.full((len(bonuses),), sound.steps)
+        return search.viterbi(sums.Lattice(scores, *(w * ngrams for w in self._weights()), steps))[0]
+
     def _alignment(
         self,
         sound: _EncodedSound,
@@ -292,7 +318,8 @@ class PhoneAligner:
         if second.log_z <= NEVER / 2:
             raise TranscriptError("the phones do not fit the recording: no alignment exists", pointer="segments")
         log_z = (first.log_z if first is not None else second.log_z) - free.log_z
-        return self._answer(sound, graph, words, second, free, log_z, given)
+        assembly = Assembly(tuple(self.labels_), self.silence, self.model.step, self.model.fine, self.shift_)
+        return assembly.alignment(sound.duration, graph, words, second, free.segments, log_z, given)
 
     def _check_length(self, sound: _EncodedSound, graph: PhoneGraph, fine: int) -> None:
         """Raise TranscriptError for more phones than can be said in that time."""
@@ -303,95 +330,6 @@ class PhoneAligner:
                 f"({count / duration:.0f} per second; people speak 8 to 20)",
                 pointer="text", value=count, limit=round(MAX_RATE * duration),
             )  # fmt: skip
-
-    def _answer(
-        self,
-        sound: _EncodedSound,
-        graph: PhoneGraph,
-        words: Sequence[Word],
-        posteriors: GraphPosteriors,
-        free: _FreePosteriors,
-        log_posterior: float,
-        given: Sequence[float] | None,
-    ) -> Alignment:
-        path = passes.best_path(graph, posteriors)
-        found = summarise(posteriors.begin[path], self.model.fine)
-        starts, ends = self._times(found, sound.duration)
-        near = None if given is None else share_near(
-            posteriors.begin[path], np.asarray(given) - self.shift_, self.model.fine
-        )  # fmt: skip
-        heard = passes.label_posteriors(free.segments)
-        phones = []
-        for n, node in enumerate(path):
-            label = graph.nodes[node].label
-            share = passes.mean_between(heard, starts[n], ends[n], self.model.step)
-            order = np.argsort(-share)[:5]
-            moved = 0.0 if n == 0 else self.shift_
-            low, high = (float(np.clip(x[n] + moved, 0.0, sound.duration)) for x in (found.low, found.high))
-            phones.append(
-                AlignedPhone(
-                    self.labels_[label], starts[n], ends[n], min(low, starts[n]), max(high, starts[n]),
-                    1.0 if n == 0 else float(np.clip(found.within[n], 0.0, 1.0)), float(share[label]),
-                    tuple((self.labels_[k], float(share[k])) for k in order), graph.nodes[node].word if words else None,
-                    None if given is None else given[n],
-                    None if near is None else 1.0 if n == 0 else float(np.clip(near[n], 0.0, 1.0)),
-                )
-            )  # fmt: skip
-        aligned = [self._word(w, n, path, graph, posteriors, phones) for n, w in enumerate(words)]
-        answer = Alignment(tuple(phones), tuple(aligned), sound.duration, min(0.0, log_posterior), self.silence)
-        return Alignment(
-            answer.phones, answer.words, answer.duration, answer.log_posterior, answer.silence, tuple(_notices(answer))
-        )
-
-    def _times(self, found: Boundaries, duration: float) -> tuple[list[float], list[float]]:
-        """Contiguous starts and ends, in order, corrected for the model's bias; each phone lasts at least a millisecond."""
-        count, least = len(found.time), 0.001
-        starts = np.asarray(found.time) + self.shift_
-        starts[0] = 0.0
-        for n in range(1, count):
-            starts[n] = max(starts[n], starts[n - 1] + least)
-        for n in range(count - 1, 0, -1):
-            starts[n] = min(starts[n], duration - least * (count - n))
-        starts = np.round(starts, 4)
-        return starts.tolist(), [*starts[1:].tolist(), duration]
-
-    def _word(
-        self,
-        word: Word,
-        index: int,
-        path: Sequence[int],
-        graph: PhoneGraph,
-        posteriors: GraphPosteriors,
-        phones: Sequence[AlignedPhone],
-    ) -> AlignedWord:
-        own = [n for n, node in enumerate(path) if graph.nodes[node].word == index]
-        chosen = word.pronunciations[graph.nodes[path[own[0]]].variant]
-        share = float(np.clip(posteriors.visited[path[own[0]]], 0.0, 1.0))
-        start, end, last = phones[own[0]].start, phones[own[-1]].end, own[-1] + 1
-        written = word.written or word.word
-        return AlignedWord(word.word, written, start, end, chosen.phones, share, (own[0], last), word.guessed)
-
-    def _fill_gaps(self, segments: Sequence[Segment]) -> list[Segment]:
-        """The segments, and silences in the gaps between them. Raises SegmentError."""
-        if not segments:
-            raise SegmentError("expected segments to refine, got none", pointer="segments")
-        out: list[Segment] = []
-        last = 0.0
-        for n, s in enumerate(segments):
-            if s.start < last - 0.01:
-                raise SegmentError(
-                    f"segments[{n}]: starts at {s.start:.3f} s, before the one before it ends at {last:.3f} s",
-                    pointer=f"segments/{n}/start", value=s.start, limit=last,
-                )  # fmt: skip
-            if s.label is None and self.silence is None:
-                raise SegmentError(
-                    f"segments[{n}]: has no label, and the model has none for silence", pointer=f"segments/{n}"
-                )
-            if s.start > last + 0.01 and self.silence is not None:
-                out.append(Segment(last, s.start, self.silence))
-            out.append(Segment(s.start, s.end, s.label or self.silence))
-            last = s.end
-        return out
 
     # ---------------------------------------------------------------------------------------------- the model file
 
@@ -448,25 +386,3 @@ class PhoneAligner:
             raise ModelFileError(f"expected a model file whose parts fit together, got: {reason}") from error
         aligner.metrics_, aligner.provenance_, aligner.version_ = header.metrics, header.provenance, header.version
         return aligner
-
-
-def _notices(answer: Alignment) -> list[Notice]:
-    """A notice where the sound does not match the transcript, which says where it fits worst."""
-    each = answer.log_posterior_per_phone
-    if each >= IMPROBABLE or len(answer.phones) < 4:
-        return []
-    if answer.words:
-
-        def fit(word: AlignedWord) -> float:
-            own = answer.phones[word.phones[0] : word.phones[1]]
-            return sum(p.posterior for p in own) / len(own)
-
-        worst = min(answer.words, key=fit)
-        where = f"word '{worst.written[:40]}' at {worst.start:.2f} to {worst.end:.2f} s"
-    else:
-        phone = min(answer.phones, key=lambda p: p.posterior)
-        where = f"phone '{phone.label[:40]}' at {phone.start:.2f} to {phone.end:.2f} s"
-    message = (
-        f"the sound does not match the transcript ({-each:.1f} nats per phone; at most {-IMPROBABLE:g} where it does)"
-    )
-    return [Notice("transcript-improbable", f"{message}; it fits worst at {where}", "text", round(each, 2), IMPROBABLE)]

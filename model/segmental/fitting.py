@@ -17,13 +17,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from phonechain.features.audio.reader import Audio
 from phonechain.features.audio.utterances import decode_utterance
 from phonechain.features.errors import CorpusError, PhonechainError
 from phonechain.features.mfcc import FeatureSettings, frames
 from phonechain.features.segments import Segment, Utterance
 from phonechain.model.learning.splits import hold_out
-from phonechain.model.segmental import learning
+from phonechain.model.segmental import calibration, learning
 from phonechain.model.segmental.learning import Epoch, Example
 from phonechain.model.segmental.monophone import STATES, Chain, Monophones
 from phonechain.model.segmental.network import FRAME, SemiCRF
@@ -34,12 +33,6 @@ if TYPE_CHECKING:
 
 HELD_OUT = 0.1
 """Share of the recordings that calibration is measured on."""
-
-CALIBRATED_ON = 16
-"""Most recordings that are aligned for calibration."""
-
-TEMPERATURES = (0.75, 0.9, 1.0, 1.15, 1.35)
-"""Temperatures that calibration tries."""
 
 LONGEST = 20.0
 """Longest recording used for training (s): a batch holds all candidates of a recording at once."""
@@ -98,7 +91,7 @@ def fit(
     made = _recordings(utterances, aligner, training.warps, problems)
     held = _recordings(dev, aligner, (1.0,), problems)
     _train(aligner, made, held, base, report, stop)
-    calibrate(aligner, held)
+    _calibrate(aligner, held)
     return problems
 
 
@@ -256,50 +249,10 @@ def start_from(network: SemiCRF, base: SemiCRF, *, whole: bool) -> None:
             network.network.load_state_dict(base.network.state_dict())
 
 
-def calibrate(aligner: PhoneAligner, held: Sequence[_Recording]) -> None:
-    """Set the bias and the temperature from held-out recordings, and put the errors of their boundaries into `metrics_`.
-
-    The temperature is the one whose certainties ("within 20 ms") are right on average; the bias is the median error.
-    """
-    chosen = held[:CALIBRATED_ON]
-    if not chosen:
-        return
-    sounds = [decode_utterance(r.utterance, rate=aligner.features_.rate) for r in chosen]
-    best: tuple[float, float, NDArray[np.float64], NDArray[np.float64]] | None = None
-    for temperature in TEMPERATURES:
-        aligner.temperature_ = temperature
-        errors, certain = _errors(aligner, chosen, sounds)
-        if not len(errors):
-            break
-        right = np.abs(errors - np.median(errors)) <= 0.020
-        gap = abs(float(certain.mean() - right.mean()))
-        if best is None or gap < best[0]:
-            best = (gap, temperature, errors, certain)
-    if best is None:
-        aligner.temperature_ = 1.0
-        return
-    _, aligner.temperature_, errors, certain = best
-    aligner.shift_ = -round(float(np.median(errors)), 4)
-    off = np.abs(errors + aligner.shift_)
-    aligner.metrics_ |= {
-        "dev_boundaries": len(off), "dev_within_20_ms": round(float((off <= 0.020).mean()), 4),
-        "dev_mean_error_ms": round(1e3 * float(off.mean()), 2),
-    }  # fmt: skip
-
-
-def _errors(
-    aligner: PhoneAligner, recordings: Sequence[_Recording], sounds: Sequence[Audio]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    errors: list[float] = []
-    certain: list[float] = []
-    for r, audio in zip(recordings, sounds, strict=True):
-        try:
-            answer = aligner.align_phones(audio, [str(s.label) for s in r.utterance.segments])
-        except PhonechainError:
-            continue
-        errors += [p.start - s.start for p, s in zip(answer.phones, r.utterance.segments, strict=True)][1:]
-        certain += [p.within for p in answer.phones][1:]
-    return np.array(errors), np.array(certain)
+def _calibrate(aligner: PhoneAligner, held: Sequence[_Recording]) -> None:
+    calibration.calibrate(
+        aligner, [(decode_utterance(r.utterance, rate=aligner.features_.rate), r.utterance.segments) for r in held]
+    )
 
 
 def _number_phones(r: TranscribedRecording, aligner: PhoneAligner) -> tuple[Utterance, tuple[bool, ...]]:

@@ -163,11 +163,6 @@ def test_the_shipped_guesser_on_held_out_words():
     assert learning.score(guesser.english(), part).phone_error < 0.10
 
 
-def test_levenshtein():
-    assert learning.levenshtein("kitten", "sitting") == 3
-    assert learning.levenshtein((), ("A", "B")) == 2
-
-
 def test_entries_are_plain_words_without_stress():
     own = Dictionary(
         {

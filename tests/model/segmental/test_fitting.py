@@ -73,9 +73,12 @@ def test_boundaries_are_learnt_from_labelled_ones(fitted, corpus, tmp_path):
     assert _within(fitted, corpus[12:], 0.02) >= 0.9
     assert fitted.metrics_["dev_within_20_ms"] >= 0.9
     assert abs(fitted.shift_) < 0.02
+    assert set(fitted.decoding_) == {"ngrams", "bonus"}
+    assert fitted.metrics_["dev_phone_error"] < 0.2
     fitted.save(tmp_path / "own.safetensors")
     again = PhoneAligner.load(tmp_path / "own.safetensors")
     assert _within(again, corpus[12:], 0.02) == _within(fitted, corpus[12:], 0.02)
+    assert again.decoding_ == fitted.decoding_
 
 
 def test_boundaries_are_learnt_from_the_order_alone(corpus):
