@@ -1,6 +1,7 @@
 """The recogniser's decoding: against every segmentation of small scores, and chosen where fewer phones are wrong."""
 
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from phonechain.model.segmental.sums import Lattice
 from tests.model.segmental.oracle import everything, lattice
 
 
-def encoded(scores: torch.Tensor) -> SimpleNamespace:
+def encoded(scores: torch.Tensor) -> Any:
     return SimpleNamespace(coarse=scores, steps=len(scores), potentials=None)
 
 
@@ -35,8 +36,8 @@ def test_the_best_segments_with_a_bonus_for_each(seed, n, d, k, ngrams, bonuses,
     """Of all segmentations the one with the largest score, each segment's bonus and the scaled n-grams counted in."""
     x = lattice(seed, [n], d, k)
     found = with_weights(x, temperature)._best_segments(encoded(x.scores[0] / temperature), ngrams, bonuses)
-    weights = [w * ngrams / temperature for w in (x.bigram, x.first, x.last)]
-    segmentations, potentials = everything(Lattice(x.scores / temperature, *weights, x.steps), 0)
+    bigram, first, last = (w * ngrams / temperature for w in (x.bigram, x.first, x.last))
+    segmentations, potentials = everything(Lattice(x.scores / temperature, bigram, first, last, x.steps), 0)
     for bonus, got in zip(bonuses, found, strict=True):
         value = [float(p) + bonus * len(s) for s, p in zip(segmentations, potentials, strict=True)]
         assert value[segmentations.index(got)] == pytest.approx(max(value))
@@ -47,7 +48,7 @@ def test_files_of_before_decode_as_they_did():
     aligner = with_weights(x, 1.0)
     aligner.decoding_ = {"tolerance": 0, "cost": 0.1}
     sound = encoded(x.scores[0])
-    posteriors = aligner._free_posteriors(sound)  # type: ignore[arg-type]
+    posteriors = aligner._free_posteriors(sound)
     segmentations, potentials = everything(x, 0)
     p = torch.softmax(potentials, 0).tolist()
 
@@ -55,13 +56,13 @@ def test_files_of_before_decode_as_they_did():
         return sum(share for s, share in zip(segmentations, p, strict=True) if segment in s)
 
     value = [sum(right(one) - 0.1 for one in s) for s in segmentations]
-    assert value[segmentations.index(aligner._decode(sound, posteriors))] == pytest.approx(max(value))  # type: ignore[arg-type]
+    assert value[segmentations.index(aligner._decode(sound, posteriors))] == pytest.approx(max(value))
 
 
 class Answers(PhoneAligner):
     """Inserts a phone for each half nat of bonus above -0.5, and leaves one out for each below; n-grams change nothing."""
 
-    def recognize_labels(self, audio, decodings):  # type: ignore[no-untyped-def]
+    def recognize_labels(self, audio, decodings):
         truth = ["A", "B", "C", "D"]
         shift = [round((d["bonus"] + 0.5) / 0.5) for d in decodings]
         return [truth + ["X"] * s if s >= 0 else truth[:s] for s in shift]
