@@ -13,7 +13,7 @@ from phonechain.app.cli import common, corpora, options
 if TYPE_CHECKING:
     from phonechain.features.corpora import Corpus
     from phonechain.features.segments import Utterance
-    from phonechain.model.scoring.evaluation import Evaluation
+    from phonechain.model.scoring.summary import Evaluation
 
 
 def evaluate(

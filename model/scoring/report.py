@@ -8,7 +8,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from phonechain.model.scoring.evaluation import Evaluation, ScoredSegments
+from phonechain.model.scoring.evaluation import ScoredSegments
+from phonechain.model.scoring.summary import Evaluation
 
 DRAWN_LABELS = 70
 """Labels in the drawing of confusions, the most frequent ones."""

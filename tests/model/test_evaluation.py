@@ -24,7 +24,8 @@ from phonechain.model.scoring.calibration import (
     reliability_table,
     top_shares,
 )
-from phonechain.model.scoring.evaluation import BATCH, evaluate, score, summarise
+from phonechain.model.scoring.evaluation import BATCH, evaluate, score
+from phonechain.model.scoring.summary import summarise
 from phonechain.model.settings import FactorSettings, ModelSettings, TrainingSettings
 
 LABELS = ["a", "b", "c"]
