@@ -23,7 +23,7 @@ from phonechain.features.errors import PhonechainError
 from phonechain.features.segments import Utterance
 from phonechain.model import pretrained_path
 from phonechain.model.labeler import PhoneLabeler
-from phonechain.model.settings import preset
+from phonechain.model.presets import preset
 
 PAPER = "spn-ho-lc-crf"
 ENCODER = "blstm-ho-lc-crf"

@@ -30,8 +30,8 @@ from phonechain.features.segment_checks import prepare
 from phonechain.features.segments import Segment, Utterance
 from phonechain.model import pretrained_path
 from phonechain.model.labeler import PhoneLabeler
+from phonechain.model.presets import AUTO, preset
 from phonechain.model.scoring.evaluation import evaluate
-from phonechain.model.settings import AUTO, preset
 
 TEST = 100
 SPEAKERS = 10

@@ -16,15 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from phonechain.features.errors import SettingsError
-from phonechain.model.settings import (
-    FactorSettings,
-    ModelSettings,
-    Preset,
-    TrainingSettings,
-    from_dict,
-    preset,
-    replace,
-)
+from phonechain.model.presets import Preset, preset
+from phonechain.model.settings import FactorSettings, ModelSettings, TrainingSettings, from_dict, replace
 
 CORPORA = ("letters", "speech")
 _LAYER = ("model", "factor", "factor2", "training")

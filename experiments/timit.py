@@ -24,9 +24,9 @@ from phonechain.features.phones import sets as phones
 from phonechain.features.segments import Utterance
 from phonechain.model.labeler import PhoneLabeler
 from phonechain.model.learning.training import Progress
+from phonechain.model.presets import preset
 from phonechain.model.scoring.calibration import calibration_error, reliability_table
 from phonechain.model.scoring.significance import interval
-from phonechain.model.settings import preset
 from phonechain.model.settings import replace as change
 
 BATCH = 32

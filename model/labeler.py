@@ -29,7 +29,8 @@ from phonechain.model.learning.extraction import Featurised, featurise
 from phonechain.model.learning.fitting import Run
 from phonechain.model.learning.splits import hold_out, part
 from phonechain.model.learning.training import Progress
-from phonechain.model.settings import AUTO, ModelSettings, TrainingSettings
+from phonechain.model.presets import AUTO
+from phonechain.model.settings import ModelSettings, TrainingSettings
 from phonechain.model.system import SystemSelection
 
 Array = NDArray[np.float32]
@@ -46,7 +47,7 @@ class PhoneLabeler(SystemSelection):
         metrics_, history_, problems_, notices_, held_out_, start_, provenance_, version_
 
     Args:
-        preset: name of the system (`phonechain.model.settings.preset_names()`); "auto" to choose one by its errors on parts of
+        preset: name of the system (`phonechain.model.presets.preset_names()`); "auto" to choose one by its errors on parts of
             the corpus (`metrics_` lists those that competed); or "" to give `model` and `training`.
         model, training: settings instead of the preset's, as an object or by name (`training={"epochs": 5}`; those left out
             have their defaults, not the preset's values). With "auto" only seed, held_out, gaps and epochs (the most) count.

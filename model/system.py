@@ -13,16 +13,8 @@ from phonechain.model.fitted import FittedLabeler
 from phonechain.model.learning.extraction import Featurised
 from phonechain.model.learning.selection import Choice, Search
 from phonechain.model.learning.training import Progress
-from phonechain.model.settings import (
-    AUTO,
-    ModelSettings,
-    Preset,
-    TrainingSettings,
-    auto,
-    from_dict,
-    preset,
-    preset_names,
-)
+from phonechain.model.presets import AUTO, Preset, auto, preset, preset_names
+from phonechain.model.settings import ModelSettings, TrainingSettings, from_dict
 
 Settings = TypeVar("Settings", ModelSettings, TrainingSettings)
 

@@ -21,8 +21,8 @@ from phonechain.features.errors import SettingsError
 
 if TYPE_CHECKING:
     from phonechain.model.labeler import PhoneLabeler
+    from phonechain.model.presets import Preset
     from phonechain.model.segmental.settings import SegmentalPreset
-    from phonechain.model.settings import Preset
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,7 +41,7 @@ def apply_changes(preset_name: str, changes: Sequence[str], base: PhoneLabeler |
     Raises:
         SettingsError: no such preset or setting, or a value that it cannot have.
     """
-    from phonechain.model import settings as known
+    from phonechain.model import presets as known
 
     if preset_name == known.AUTO:
         given = [(key.removeprefix("training."), value) for key, value in map(split_assignment, changes)]

@@ -19,7 +19,7 @@ def presets(
 ) -> None:
     """List the presets, or the settings of one."""
     from phonechain.app.cli.preset_settings import list_settings
-    from phonechain.model import settings as known
+    from phonechain.model import presets as known
     from phonechain.model.segmental.settings import SegmentalPreset
 
     if preset is None:

@@ -137,7 +137,7 @@ def train(
     settings = apply_changes(preset, [*(set_ or []), *_to_changes(epochs=epochs, seed=seed)], start)
     from phonechain.model.labeler import PhoneLabeler
     from phonechain.model.learning.training import CHECKPOINT
-    from phonechain.model.settings import AUTO
+    from phonechain.model.presets import AUTO
 
     labeler = PhoneLabeler(
         settings.name,

@@ -160,14 +160,14 @@ def _align_spec(
 def _train_spec(asked: TrainJob, models: ModelCatalog, hold: Callable[[str], None]) -> dict[str, Any]:
     spec = asked.model_dump(exclude={"corpus", "kind", "resources", "webhook", "base"})
     if asked.base is not None:
-        from phonechain.model import settings
+        from phonechain.model import presets, settings
 
         base = models.resolve(asked.base, hold)
         stored = base.header().model
         spec["base"] = base.reference()
         spec["drop"] = asked.drop or list(stored.get("drop") or ())
-    if asked.base is not None and asked.preset != settings.AUTO:
-        spec["preset"] = stored["preset"] if stored["preset"] in settings.preset_names() else asked.preset
+    if asked.base is not None and asked.preset != presets.AUTO:
+        spec["preset"] = stored["preset"] if stored["preset"] in presets.preset_names() else asked.preset
         spec["model_settings"] = asked.model_settings or settings.to_dict(settings.stored_model(stored["model"]))
         spec["training"] = {**stored["training"], **(asked.training or {})}
     try:

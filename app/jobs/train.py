@@ -26,22 +26,22 @@ from phonechain.features.errors import CorpusError, PhonechainError, SettingsErr
 if TYPE_CHECKING:
     from phonechain.features.segments import Segment, Utterance
     from phonechain.model.labeler import PhoneLabeler
-    from phonechain.model.settings import Preset
+    from phonechain.model.presets import Preset
 
 log = logging.getLogger(__name__)
 
 
 def settings_of(spec: dict[str, Any]) -> Preset:
     """The preset of a job with its changes. Raises SettingsError."""
-    from phonechain.model import settings
+    from phonechain.model import presets, settings
 
-    made = settings.preset(spec["preset"])
-    if made.name == settings.AUTO:
+    made = presets.preset(spec["preset"])
+    if made.name == presets.AUTO:
         if spec.get("model_settings"):
             raise SettingsError(
                 "the preset auto chooses the settings of the model: leave them out", pointer="model_settings"
             )
-        return settings.auto(spec.get("training") or {})
+        return presets.auto(spec.get("training") or {})
     if spec.get("model_settings"):
         with _errors_below("model_settings"):
             changed = settings.from_dict(settings.ModelSettings, spec["model_settings"])
@@ -149,7 +149,7 @@ def _succeed(workspace: Workspace, job: Job, labeler: PhoneLabeler, path: Path, 
 
 def _labeler(spec: dict[str, Any], base: PhoneLabeler | None) -> PhoneLabeler:
     from phonechain.model.labeler import PhoneLabeler
-    from phonechain.model.settings import AUTO
+    from phonechain.model.presets import AUTO
 
     chosen = settings_of(spec)
     return PhoneLabeler(

@@ -26,7 +26,8 @@ from phonechain.model.learning.fitting import Run
 from phonechain.model.learning.splits import PIECE, cut_run
 from phonechain.model.learning.training import Progress
 from phonechain.model.phone_model import PhoneModel
-from phonechain.model.settings import Preset, TrainingSettings, from_dict, preset, to_dict
+from phonechain.model.presets import Preset, preset
+from phonechain.model.settings import TrainingSettings, from_dict, to_dict
 
 CHOICE = "choice.json"
 """Name of the file in a run's folder that keeps what was chosen."""

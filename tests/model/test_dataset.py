@@ -19,7 +19,7 @@ from phonechain.model.learning.dataset import SMALLEST_BATCH, Dataset, dataset
 from phonechain.model.learning.extraction import Featurised, featurise
 from phonechain.model.learning.normaliser import Normaliser
 from phonechain.model.learning.splits import PIECE, cut_run, hold_out, labelled_runs, part
-from phonechain.model.settings import preset
+from phonechain.model.presets import preset
 from tests.features.speechlike import speechlike
 from tests.model.test_presets import corpus
 

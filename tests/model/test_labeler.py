@@ -25,7 +25,8 @@ from phonechain.features.segment_checks import prepare
 from phonechain.features.segments import Segment
 from phonechain.model import pretrained_path
 from phonechain.model.labeler import PhoneLabeler
-from phonechain.model.settings import EncoderSettings, FactorSettings, ModelSettings, TrainingSettings, preset
+from phonechain.model.presets import preset
+from phonechain.model.settings import EncoderSettings, FactorSettings, ModelSettings, TrainingSettings
 from tests.model.test_presets import corpus, small
 
 QUICK = TrainingSettings(epochs=6, learning_rate=0.02)

@@ -14,7 +14,8 @@ from phonechain.features.inputs import Inputs
 from phonechain.features.segments import Segment, Utterance
 from phonechain.model.labeler import PhoneLabeler
 from phonechain.model.learning.extraction import Featurised
-from phonechain.model.settings import Preset, from_dict, preset, preset_names, to_dict
+from phonechain.model.presets import Preset, preset, preset_names
+from phonechain.model.settings import from_dict, to_dict
 
 NAMES = [
     "cnf", "gmm-lc-crf", "gmm-lc-crf-diag", "gmm-lc-crf-full", "ho-hu-crf", "hu-crf", "lc-crf", "nho-lc-crf",

@@ -24,7 +24,7 @@ from phonechain.model.learning.selection import (
     variations,
 )
 from phonechain.model.learning.training import Progress
-from phonechain.model.settings import auto, preset, preset_names
+from phonechain.model.presets import auto, preset, preset_names
 from tests.model.test_presets import corpus
 from tests.model.test_tuning import labeler
 

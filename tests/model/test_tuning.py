@@ -20,7 +20,7 @@ from phonechain.model.learning.training import Progress
 from phonechain.model.learning.warm_start import extend_network, obstacle, scale_step
 from phonechain.model.networks.build import build
 from phonechain.model.phone_model import PhoneModel
-from phonechain.model.settings import preset, preset_names
+from phonechain.model.presets import preset, preset_names
 from tests.model.test_presets import corpus, small
 
 

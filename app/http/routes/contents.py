@@ -88,6 +88,6 @@ def segments(
 @presets.get("", summary="The systems that can be trained", response_model=PresetList)
 def list_presets() -> dict[str, Any]:
     """What `preset` in a training job takes."""
-    from phonechain.model import settings
+    from phonechain.model.presets import preset, preset_names
 
-    return {"presets": [{"name": n, "title": settings.preset(n).title} for n in settings.preset_names()]}
+    return {"presets": [{"name": n, "title": preset(n).title} for n in preset_names()]}

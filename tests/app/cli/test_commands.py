@@ -17,7 +17,7 @@ from phonechain.app import samples
 from phonechain.app.cli import app, main
 from phonechain.app.cli.preset_settings import apply_changes, list_settings
 from phonechain.features import annotation as notation
-from phonechain.model.settings import preset, preset_names
+from phonechain.model.presets import preset, preset_names
 
 ROOT = Path(__file__).parents[3]
 AUDIO, SEGMENTS = str(samples.AUDIO), str(samples.SEGMENTS)
