@@ -119,6 +119,12 @@ class PhoneLabeler(SystemSelection):
             f"{self.parameters_:,} weights)"
         )
 
+    @property
+    def title_(self) -> str:
+        """What messages and cards call a model: its name and version, and which part of it is meant."""
+        part = "" if self.whole_ is None else f" (the first of its {len(self.whole_.model_.settings.experts)} networks)"
+        return f"{self.name or 'a model'}{f'@{self.version_}' if self.version_ else ''}{part}"
+
     # ------------------------------------------------------------------------------------------------- learning
 
     def fit(
@@ -203,17 +209,22 @@ class PhoneLabeler(SystemSelection):
         """
         base = self._base_of(base)
         root = self._root_features(base)
+        as_is, start = None, base
         if self.preset == AUTO:
-            base = base if self._choose(items, base, root, progress, stop, run_dir) else None
+            as_is, start = self._choose(items, base, root, progress, stop, run_dir)
         settings = self.system
-        features = settings.model.encoder.features(root)
-        self._run = Run(settings.model, settings.training, features, tuple(self.drop))
-        self._run.notices += notices
-        if base is not None:
-            self._run.base, self._run.base_version = base._model, base.version_
-            self._run.base_name = f"{base.name or 'a model'}{f'@{base.version_}' if base.version_ else ''}"
-        self._run.fit(items, dev, progress=progress, stop=stop, run_dir=run_dir)
-        self._adopt(self._run, Provenance.now(command=command, seed=settings.training.seed, corpus=corpus))
+        run = self._run = Run(
+            settings.model, settings.training, settings.model.encoder.features(root), tuple(self.drop)
+        )
+        run.notices += notices
+        if start is not None:
+            run.base, run.base_name, run.base_version = start._model, start.title_, start.version_
+        if not self._base_is_chosen:
+            run.fit(items, dev, progress=progress, stop=stop, run_dir=run_dir)
+        if as_is is not None and self._keep_base(as_is, run, dev, progress):
+            run.notices[:0] = notices
+            corpus = self._take_card(base)
+        self._adopt(run, Provenance.now(command=command, seed=settings.training.seed, corpus=corpus))
         return self
 
     def trainable(self) -> PhoneLabeler:
@@ -226,8 +237,18 @@ class PhoneLabeler(SystemSelection):
             self.preset, model=first.settings, training=self.training, features=first.features, drop=self.drop,
             name=self.name, description=self.description, licence=self.licence, data=self.data, limits=self.limits,
         )  # fmt: skip
-        made._model, made.version_, made.provenance_ = first, self.version_, self.provenance_
+        made._model, made.version_, made.provenance_, made.whole_ = first, self.version_, self.provenance_, self
         return made
+
+    def _take_card(self, base: PhoneLabeler | None) -> str:
+        """Say of this labeler what is known of the base whose weights it has; returns what that was trained on."""
+        if base is None:
+            return ""
+        whole = base.whole_ or base
+        self.description = self.description or f"{whole.title_} as it is"
+        self.licence, self.data = self.licence or whole.licence, self.data or whole.data
+        self.limits = self.limits or whole.limits
+        return whole.provenance_.corpus
 
     def recover(self, run_dir: Path) -> bool:
         """After a `fit` that was broken off: take the weights of its best whole epoch; False if there was none.

@@ -5,18 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from phonechain.features.errors import SettingsError
+from phonechain.features.errors import Notice, SettingsError
 from phonechain.features.mfcc import FeatureSettings
 from phonechain.model.fitted import FittedLabeler
+from phonechain.model.learning.base_as_is import BaseAsIs
+from phonechain.model.learning.checkpoint import History
 from phonechain.model.learning.extraction import Featurised
-from phonechain.model.learning.selection import Choice, Search
+from phonechain.model.learning.fitting import Run
+from phonechain.model.learning.selection import Candidate, Choice, Search
 from phonechain.model.learning.training import Progress
 from phonechain.model.presets import AUTO, Preset, auto, preset, preset_names
 from phonechain.model.settings import ModelSettings, TrainingSettings, from_dict
 
 Settings = TypeVar("Settings", ModelSettings, TrainingSettings)
+
+if TYPE_CHECKING:
+    from phonechain.model.labeler import PhoneLabeler
 
 
 class SystemSelection(FittedLabeler):
@@ -27,6 +33,7 @@ class SystemSelection(FittedLabeler):
     training: TrainingSettings | Mapping[str, Any] | None
     features: FeatureSettings | Mapping[str, Any] | None
     drop: Collection[str]
+    whole_: PhoneLabeler | None = None
     _choice: Choice | None = None
 
     @property
@@ -68,20 +75,71 @@ class SystemSelection(FittedLabeler):
     def _choose(
         self,
         items: Sequence[Featurised],
-        base: FittedLabeler | None,
+        base: PhoneLabeler | None,
         features: FeatureSettings,
         progress: Callable[[Progress], None] | None,
         stop: Callable[[], bool] | None,
         run_dir: Path | None,
-    ) -> bool:
-        """Let the systems compete, or take the choice of a run that was broken off; whether the chosen one needs the base."""
+    ) -> tuple[BaseAsIs | None, PhoneLabeler | None]:
+        """Let the systems compete, or take the choice of a run that was broken off.
+
+        Returns:
+            the base as it is, where it can answer for the corpus; and what the chosen training goes on from.
+        """
         asked = self._training_settings or auto({}).training
+        as_is = None
+        if base is not None:
+            whole = base.whole_ or base
+            as_is = BaseAsIs.of(whole.model_, whole.system, whole.title_, items, features, self.drop)
         model = base.model_ if base is not None else None
         if model is not None and not model.features.gives_same_frames(model.settings.encoder.features(features)):
             model = None
-        search = Search(asked, features, drop=self.drop, base=model, progress=progress, stop=stop)
+        search = Search(asked, features, drop=self.drop, base=model, as_is=as_is, progress=progress, stop=stop)
         self._choice = search.choose_once(items, run_dir)
-        return self._choice.candidate.warm
+        competes = as_is is not None and not as_is.obstacle
+        return as_is if competes else None, base if self._choice.candidate.warm else None
+
+    @property
+    def _base_is_chosen(self) -> bool:
+        """Whether the base as it is was chosen, and nothing is to be trained."""
+        return self.preset == AUTO and self._choice is not None and self._choice.candidate.kept
+
+    def _keep_base(
+        self, as_is: BaseAsIs, run: Run, dev: Sequence[Featurised], progress: Callable[[Progress], None] | None
+    ) -> bool:
+        """Make the base as it is the outcome of a run, if it was chosen or training did worse on the dev set."""
+        assert self._choice is not None
+        wrong, count = as_is.count_errors(dev)
+        error = wrong / max(1, count)
+        if self._base_is_chosen:
+            message = _explain(as_is.name, self._choice.table)
+        elif error < run.metrics["dev_error"]:
+            after = run.metrics["dev_error"]
+            message = _say_kept(as_is.name, error, f"the {count} segments of the dev set", after)
+        else:
+            return False
+        table = sorted(self._choice.table, key=lambda row: not row["kept"])
+        self._choice = Choice(Candidate(as_is.system, kept=True), table)
+        run.model, run.history, run.start = as_is.model, History(), message
+        run.metrics = {
+            "dev_error": error, "dev_segments": count, "best_epoch": 0, "epochs": 0, "start_error": error, "train_segments": 0,
+        }  # fmt: skip
+        run.notices = [Notice("base-kept", message), *as_is.comparison.notices()]
+        if progress is not None:
+            progress(Progress("start", 1, 1, "models", message))
+        return True
+
+
+def _explain(name: str, table: Sequence[dict[str, Any]]) -> str:
+    """Why a base is kept that the candidates' table puts first."""
+    kept = next(row for row in table if row["kept"])
+    trained = next((row["dev_error"] for row in table if not row["kept"]), None)
+    return _say_kept(name, kept["dev_error"], f"{kept['segments']} held-out segments of the corpus", trained)
+
+
+def _say_kept(name: str, error: float, where: str, trained: float | None) -> str:
+    after = "" if trained is None else f", {100 * trained:.1f} % after training on the corpus"
+    return f"keeps {name} as it is: {100 * error:.1f} % errors on {where}{after}"
 
 
 def _to_settings(cls: type[Settings], values: Settings | Mapping[str, Any] | None, argument: str) -> Settings | None:

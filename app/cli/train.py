@@ -42,7 +42,8 @@ def train(
     preset: Annotated[
         str,
         typer.Option(
-            help="System to train; `phonechain presets` lists them, and auto lets them compete on parts of the corpus."
+            help="System to train; `phonechain presets` lists them, and auto lets them and the base as it is compete on parts "
+            "of the corpus."
         ),
     ] = "spn-lc-crf",
     base: Annotated[
@@ -270,7 +271,8 @@ def _print_summary(labeler: PhoneLabeler, out: Path) -> None:
     size = out.stat().st_size / 2**20
     if "candidates" in metrics:
         best, others = metrics["candidates"][0], len(metrics["candidates"]) - 1
-        typer.echo(f"chosen: {best['preset']}{' from the base' if best['warm'] else ''}, before {others} others")
+        name = "the base as it is" if best["kept"] else f"{best['preset']}{' from the base' if best['warm'] else ''}"
+        typer.echo(f"chosen: {name}, before {others} others")
     kept = metrics["best_epoch"]
     weights = f"after epoch {kept} of {metrics['epochs']}" if kept else "with the base's weights"
     typer.echo(

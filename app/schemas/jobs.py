@@ -49,8 +49,8 @@ class TrainJob(_Asked):
     )
     preset: str = Field(
         "spn-lc-crf",
-        description="The system to train; `auto` lets several compete on parts of the corpus, one of them going on from `base` or "
-        "the shipped model, and `metrics.candidates` of the result lists them.",
+        description="The system to train; `auto` lets several compete on parts of the corpus, with `base` or the shipped "
+        "model as it is and a training that goes on from it; `metrics.candidates` of the result lists them.",
         max_length=100,
     )
     base: str | None = Field(

@@ -1,9 +1,9 @@
 """`--preset auto`: choose the system to train on a corpus by the held-out errors of short trainings.
 
 Candidates differ in the encoder (that of an existing model, a new one, none), in the order of the chain, in size, and, for the
-systems of the paper, in the penalty. They are trained on a sample of the corpus. Where the held-out part is too small to tell
-two of them apart, those that may still be the best are cross-validated. The tenth of the corpus that training holds out anyway
-is not used, so that its error stays unbiased.
+systems of the paper, in the penalty. They are trained on a sample of the corpus. The base as it is competes with them where its
+labels are those of the corpus. Where the held-out part is too small to tell two of them apart, those that may still be the best
+are cross-validated. The tenth of the corpus that training holds out anyway is not used, so that its error stays unbiased.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import numpy as np
 from phonechain.features.errors import PhonechainError, TrainingError
 from phonechain.features.files import write_whole
 from phonechain.features.mfcc import FeatureSettings
+from phonechain.model.learning.base_as_is import BaseAsIs
 from phonechain.model.learning.extraction import Featurised
 from phonechain.model.learning.fitting import Run
 from phonechain.model.learning.splits import PIECE, cut_run
@@ -41,18 +42,36 @@ FOLDS = 3
 ENOUGH = 1500
 """Held-out segments from which one fold is enough."""
 
+WARM_EPOCHS = 8
+"""Passes of what goes on from a base, some more over less than a sample: on five and ten minutes of festvox-ru twenty are no
+better, at twice the time."""
+
+LARGE = 3 * SAMPLE
+"""Segments of a corpus from which on a sample says too little of what training on all of it gives: there the base is kept only
+where the final training does worse on the dev set."""
+
+
+KEPT = "the base as it is"
+"""What a person reads of a base that nothing is taught."""
+
 
 @dataclass(frozen=True)
 class Candidate:
-    """A system that may be chosen, with its training; `warm`: starting from the encoder, or all weights, of a base."""
+    """A system that may be chosen, with its training.
+
+    `warm`: starting from the encoder, or all weights, of a base; `kept`: that base, untrained.
+    """
 
     system: Preset
     warm: bool = False
     note: str = ""
+    kept: bool = False
 
     @property
     def name(self) -> str:
         """Its name for people."""
+        if self.kept:
+            return KEPT
         return f"{self.system.name}{', from the base' if self.warm else ''}{f', {self.note}' if self.note else ''}"
 
 
@@ -81,7 +100,8 @@ class CandidateScore:
         """A row of the table of candidates, JSON-serialisable; None for the error of one that could not be trained."""
         known = not self.failure and bool(self.segments)
         return {
-            "preset": self.candidate.system.name, "warm": self.candidate.warm, "note": self.failure or self.candidate.note,
+            "preset": self.candidate.system.name, "warm": self.candidate.warm, "kept": self.candidate.kept,
+            "note": self.failure or self.candidate.note,
             "dev_error": self.error if known else None, "segments": sum(self.segments), "folds": len(self.segments),
             "weights": self.weights, "seconds": round(self.seconds, 2),
         }  # fmt: skip
@@ -105,7 +125,7 @@ def candidates(base: PhoneModel | None, *, framed: bool, segments: int) -> list[
     found = []
     if base is not None and base.settings.encoder.kind != "none" and (framed or base.settings.encoder.kind != "frames"):
         given = preset("blstm-ho-lc-crf" if base.settings.encoder.kind == "frames" else "blstm-seg-lc-crf")
-        epochs = 20 if segments < 10_000 else 14
+        epochs = 12 if segments < SAMPLE else WARM_EPOCHS
         training = replace(given.training, epochs=epochs)
         found.append(Candidate(replace(given, model=base.settings, training=training), True))
     anew = preset("blstm-seg-lc-crf")
@@ -141,32 +161,36 @@ class Search:
         training: its seed, gaps and maximum of epochs apply to every candidate.
         features: how sound becomes features, apart from what an encoder adds.
         base: a model to start from.
+        as_is: all of it, where it may be kept.
     """
 
     def __init__(
         self, training: TrainingSettings, features: FeatureSettings, *, drop: Collection[str] = (),
-        base: PhoneModel | None = None, progress: Callable[[Progress], None] | None = None,
+        base: PhoneModel | None = None, as_is: BaseAsIs | None = None, progress: Callable[[Progress], None] | None = None,
         stop: Callable[[], bool] | None = None,
     ) -> None:  # fmt: skip
         self.training, self.features, self.drop, self.base = training, features, tuple(drop), base
-        self.progress, self.stop = progress, stop
+        self.as_is, self.progress, self.stop = as_is, progress, stop
         self.done = 0
 
     def choose_once(self, items: Sequence[Featurised], run_dir: Path | None) -> Choice:
         """As `choose`, or the stored choice of an interrupted run with the same arguments, if its folder has one."""
-        asked = {"training": to_dict(self.training), "drop": list(self.drop), "warm": self.base is not None}
+        asked = {
+            "training": to_dict(self.training), "drop": list(self.drop), "warm": self.base is not None,
+            "kept": self.as_is is not None and not self.as_is.obstacle,
+        }  # fmt: skip
         path = None if run_dir is None else run_dir / CHOICE
         if path is not None and path.exists():
             stored = json.loads(path.read_text(encoding="utf-8"))
             if stored["asked"] == asked:
                 system = from_dict(Preset, stored["system"])
-                return Choice(Candidate(system, stored["warm"], stored["note"]), stored["table"])
+                return Choice(Candidate(system, stored["warm"], stored["note"], stored["kept"]), stored["table"])
         choice = self.choose(items)
         if path is not None:
             chosen = choice.candidate
             facts = {
                 "asked": asked, "system": to_dict(chosen.system), "warm": chosen.warm, "note": chosen.note,
-                "table": choice.table,
+                "kept": chosen.kept, "table": choice.table,
             }  # fmt: skip
             path.parent.mkdir(parents=True, exist_ok=True)
             write_whole(path, lambda spare: spare.write_text(json.dumps(facts), encoding="utf-8"))
@@ -184,25 +208,45 @@ class Search:
         blocks = [block for item in good for block in split_item(item, longest)]
         folds = split_folds(sample(blocks, SAMPLE, self.training.seed), FOLDS, self.training.seed)
         framed = any(len(item.inputs.frames) for item in items)
-        entries = [CandidateScore(self.adapt(c)) for c in candidates(self.base, framed=framed, segments=total)]
+        entries = [CandidateScore(c) for c in self._untrained()]
+        entries += [CandidateScore(self.adapt(c)) for c in candidates(self.base, framed=framed, segments=total)]
         for entry in entries:
             self._score(entry, folds, 0, len(entries))
-        for candidate in variations(min(entries, key=lambda s: s.error).candidate):
+        trained = [s for s in entries if not s.candidate.kept]
+        for candidate in variations(min(trained, key=lambda s: s.error).candidate):
             entries.append(CandidateScore(self.adapt(candidate)))
             self._score(entries[-1], folds, 0, len(entries))
-        best = min(entries, key=lambda s: s.error)
-        if best.failure or not best.segments:
-            raise TrainingError(entries[0].failure or "no candidate could be scored: too few labelled segments")
-        rivals = [s for s in entries if s.error - best.error < 2 * s.spread]
-        if len(rivals) > 1 and sum(best.segments) < ENOUGH:
-            first = sorted(rivals, key=lambda s: (s.error, s.weights))[:3]
-            for fold in range(1, FOLDS):
-                for entry in first:
-                    self._score(entry, folds, fold, len(entries))
+        if min(s.error for s in entries) == math.inf:
+            raise TrainingError(trained[0].failure or "no candidate could be scored: too few labelled segments")
+        self._cross_validate(entries, folds)
         ranked = sorted(entries, key=lambda s: (s.error, s.weights))
-        rivals = [s for s in ranked if len(s.segments) == max(len(r.segments) for r in ranked)]
-        chosen = rivals[0]
+        most = max(len(s.segments) for s in ranked)
+        ranked.sort(key=lambda s: len(s.segments) < most)  # what was scored on more folds comes first
+        chosen = ranked[0]
+        if chosen.candidate.kept and total > LARGE:
+            chosen = next((s for s in ranked if not s.candidate.kept and s.error < math.inf), chosen)
         return Choice(chosen.candidate, [s.row() for s in [chosen, *(s for s in ranked if s is not chosen)]])
+
+    def _cross_validate(self, entries: Sequence[CandidateScore], folds: Sequence[Sequence[Featurised]]) -> None:
+        """Score the best candidates on the other folds too, where one fold cannot tell them apart."""
+        best = min(entries, key=lambda s: s.error)
+        rivals = [s for s in entries if s.error - best.error < 2 * s.spread]
+        if len(rivals) < 2 or sum(best.segments) >= ENOUGH:
+            return
+        rivals.sort(key=lambda s: (not s.candidate.kept, s.error, s.weights))  # the base as it is costs next to nothing
+        first = rivals[: 3 + rivals[0].candidate.kept]
+        for fold in range(1, FOLDS):
+            for entry in first:
+                self._score(entry, folds, fold, len(entries))
+
+    def _untrained(self) -> list[Candidate]:
+        """The base as it is, where it can answer for the corpus; else why not is told."""
+        if self.as_is is None:
+            return []
+        if self.as_is.obstacle:
+            self._tell("candidate", 0, 1, f"{KEPT}: does not compete, since {self.as_is.obstacle}")
+            return []
+        return [Candidate(self.as_is.system, kept=True)]
 
     def adapt(self, candidate: Candidate) -> Candidate:
         """The candidate with the caller's settings."""
@@ -217,6 +261,24 @@ class Search:
         if entry.failure or not folds[held]:
             return
         name, began = entry.candidate.name, time.perf_counter()
+        self._tell("choose", self.done, max(total, self.done + 1), name)
+        if entry.candidate.kept:
+            self._label_as_is(entry, folds[held])
+        else:
+            self._train(entry, [item for n, fold in enumerate(folds) if n != held for item in fold], folds[held])
+        entry.seconds += time.perf_counter() - began
+        self.done += 1
+        found = entry.failure or f"{100 * entry.error:.1f} % errors on {sum(entry.segments)} held-out segments"
+        self._tell("candidate", self.done, max(total, self.done), f"{name}: {found} ({entry.seconds:.1f} s)")
+
+    def _label_as_is(self, entry: CandidateScore, held: Sequence[Featurised]) -> None:
+        assert self.as_is is not None
+        wrong, count = self.as_is.count_errors(held)
+        entry.wrong.append(wrong)
+        entry.segments.append(count)
+        entry.weights = self.as_is.model.parameters
+
+    def _train(self, entry: CandidateScore, others: Sequence[Featurised], held: Sequence[Featurised]) -> None:
         system = entry.candidate.system
         training = replace(
             system.training, epochs=min(system.training.epochs, 8 if system.model.encoder.kind != "none" else 12)
@@ -225,10 +287,8 @@ class Search:
             system.model, training, system.model.encoder.features(self.features), self.drop,
             base=self.base if entry.candidate.warm else None, base_name="the base",
         )  # fmt: skip
-        self._tell("choose", self.done, max(total, self.done + 1), name)
-        others = [item for n, fold in enumerate(folds) if n != held for item in fold]
         try:
-            run.fit(others, folds[held], stop=self._stop)
+            run.fit(others, held, stop=self._stop)
         except PhonechainError as error:
             entry.failure = str(error)
         else:
@@ -236,10 +296,6 @@ class Search:
             entry.wrong.append(round(run.metrics["dev_error"] * count))
             entry.segments.append(count)
             entry.weights = 0 if run.model is None else run.model.parameters
-        entry.seconds += time.perf_counter() - began
-        self.done += 1
-        found = entry.failure or f"{100 * entry.error:.1f} % errors on {sum(entry.segments)} held-out segments"
-        self._tell("candidate", self.done, max(total, self.done), f"{name}: {found} ({entry.seconds:.1f} s)")
 
     def _stop(self) -> bool:
         return self.stop is not None and self.stop()

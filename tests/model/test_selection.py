@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from phonechain.features.errors import SettingsError
+from phonechain.features.inputs import from_array
 from phonechain.model import pretrained_path
 from phonechain.model.labeler import PhoneLabeler
+from phonechain.model.learning.base_as_is import BaseAsIs
 from phonechain.model.learning.extraction import Featurised
 from phonechain.model.learning.selection import (
     CHOICE,
@@ -90,8 +92,10 @@ def test_who_competes() -> None:
 def test_the_one_with_the_fewest_errors_is_trained_and_told(base: PhoneLabeler, tmp_path: Path) -> None:
     told: list[Progress] = []
     asked = auto({"epochs": "2", "seed": "3"}).training
+    other = dict(zip("abcde", "vwxyz", strict=True))  # labels that the base does not know
+    items, dev = spelled(corpus(90, 1), other), spelled(corpus(30, 2), other)
     made = PhoneLabeler("auto", training=asked, name="mine").fit_featurised(
-        corpus(90, 1), corpus(30, 2), base=base, run_dir=tmp_path, progress=told.append
+        items, dev, base=base, run_dir=tmp_path, progress=told.append
     )
     table = made.metrics_["candidates"]
     assert {"blstm-seg-lc-crf", "spn-ho-lc-crf", "spn-lc-crf", "lc-crf"} <= {row["preset"] for row in table}
@@ -101,8 +105,9 @@ def test_the_one_with_the_fewest_errors_is_trained_and_told(base: PhoneLabeler, 
     assert made.system.name == table[0]["preset"] in preset_names()
     assert (made.system.training.seed, made.metrics_["epochs"]) == (3, 2)
     lines = [p.message for p in told if p.stage == "candidate"]
-    assert len(lines) == sum(row["folds"] for row in table)
-    assert "% errors on" in lines[0]
+    assert "does not compete, since" in lines[0]
+    assert len(lines) == 1 + sum(row["folds"] for row in table)
+    assert "% errors on" in lines[1]
     made.save(tmp_path / "a.safetensors")
     again = PhoneLabeler.load(tmp_path / "a.safetensors")
     assert (again.preset, again.metrics_["candidates"]) == (table[0]["preset"], table)
@@ -110,10 +115,134 @@ def test_the_one_with_the_fewest_errors_is_trained_and_told(base: PhoneLabeler, 
     told.clear()  # a run that was broken off after the choice does not choose again
     assert (tmp_path / CHOICE).exists()
     resumed = PhoneLabeler("auto", training=asked).fit_featurised(
-        corpus(90, 1), corpus(30, 2), base=base, run_dir=tmp_path, progress=told.append
+        items, dev, base=base, run_dir=tmp_path, progress=told.append
     )
     assert not [p for p in told if p.stage == "candidate"]
     assert resumed.metrics_["candidates"] == table
+
+
+@pytest.fixture(scope="module")
+def good_base(tmp_path_factory: pytest.TempPathFactory) -> PhoneLabeler:
+    """A model that knows the labels a to e well, out of its file."""
+    made = labeler(epochs=8)
+    made.licence, made.limits = "CC0", "not for birds"
+    path = tmp_path_factory.mktemp("base") / "base.safetensors"
+    made.fit_featurised(corpus(200, 1), corpus(30, 2), corpus="cycles").save(path)
+    return PhoneLabeler.load(path)
+
+
+def spelled(items: list[Featurised], names: dict[str, str]) -> list[Featurised]:
+    return [
+        replace(i, segments=[replace(s, label=names.get(s.label or "", s.label)) for s in i.segments]) for i in items
+    ]
+
+
+def as_is(base: PhoneLabeler, items: list[Featurised], drop: tuple[str, ...] = ()) -> BaseAsIs:
+    return BaseAsIs.of(base.model_, base.system, base.title_, items, base.features_, drop)
+
+
+@pytest.mark.parametrize("names", [{}, {x: x.upper() for x in "abcde"}], ids=["as they stand", "folded"])
+def test_a_base_that_nothing_beats_is_kept_and_told(
+    good_base: PhoneLabeler, tmp_path: Path, names: dict[str, str]
+) -> None:
+    """Sixty short utterances and one pass teach nothing that the base does not know better."""
+    few, dev = spelled(corpus(60, 5), names), spelled(corpus(60, 6), names)
+    told: list[Progress] = []
+    asked = auto({"epochs": "1"}).training
+    made = PhoneLabeler("auto", training=asked, name="mine").fit_featurised(
+        few, dev, base=good_base, corpus="few", run_dir=tmp_path, progress=told.append
+    )
+    table = made.metrics_["candidates"]
+    assert [row["kept"] for row in table] == [True] + [False] * (len(table) - 1)
+    assert table[0]["dev_error"] < min(row["dev_error"] for row in table[1:] if row["folds"] == table[0]["folds"])
+    assert made.start_ in [p.message for p in told if p.stage == "start"]
+    assert made.start_.startswith(f"keeps the base@{good_base.version_} as it is: {100 * table[0]['dev_error']:.1f} %")
+    assert f"{100 * table[1]['dev_error']:.1f} % after training on the corpus" in made.start_
+    codes = [n.code for n in made.notices_]
+    assert codes == ["base-kept", "labels-folded"] if names else ["base-kept"]
+    assert made.metrics_["epochs"] == made.metrics_["best_epoch"] == 0
+    back = {v: k for k, v in names.items()}
+    own = spelled(dev, back)
+    right = good_base.score([i.inputs.segments for i in own], [[str(s.label) for s in i.segments] for i in own])
+    assert made.metrics_["dev_error"] == pytest.approx(1 - right)
+    made.save(tmp_path / "kept.safetensors")
+    again = PhoneLabeler.load(tmp_path / "kept.safetensors")
+    before = good_base.network_.state_dict()
+    assert all((before[k] == v).all() for k, v in again.network_.state_dict().items())
+    assert (again.temperature_, again.preset, again.labels_) == (good_base.temperature_, good_base.preset, [*"abcde"])
+    card = again.card_
+    assert (card["name"], card["description"]) == ("mine", f"the base@{good_base.version_} as it is")
+    assert (card["corpus"], card["licence"], card["limits"]) == ("cycles", "CC0", "not for birds")
+
+    told.clear()  # a run that was broken off after the choice keeps it too
+    resumed = PhoneLabeler("auto", training=asked).fit_featurised(
+        few, dev, base=good_base, run_dir=tmp_path, progress=told.append
+    )
+    assert resumed.start_ == made.start_
+    assert not [p for p in told if p.stage == "candidate"]
+
+
+def test_on_a_large_corpus_the_final_training_has_to_do_better(
+    good_base: PhoneLabeler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There the sample does not decide: what was trained and does worse on the dev set gives way to the base."""
+    monkeypatch.setattr("phonechain.model.learning.selection.LARGE", 100)
+    told: list[Progress] = []
+    made = PhoneLabeler("auto", training=auto({"epochs": "1"}).training).fit_featurised(
+        corpus(60, 5), corpus(60, 6), base=good_base, progress=told.append
+    )
+    assert [p for p in told if p.stage == "epoch"]
+    assert "segments of the dev set" in made.start_
+    assert made.metrics_["candidates"][0]["kept"]
+    before = good_base.network_.state_dict()
+    assert all((before[k] == v).all() for k, v in made.network_.state_dict().items())
+
+
+def test_a_base_that_is_wrong_here_is_trained_on(good_base: PhoneLabeler) -> None:
+    """What it calls e is a here, half of the time."""
+    made = PhoneLabeler("auto", training=auto({"epochs": "3"}).training).fit_featurised(
+        spelled(corpus(120, 5), {"e": "a", "d": "b"}), spelled(corpus(60, 6), {"e": "a", "d": "b"}), base=good_base
+    )
+    rows = made.metrics_["candidates"]
+    assert [row["kept"] for row in rows].count(True) == 1
+    assert not rows[0]["kept"]
+    assert made.metrics_["epochs"] == 3
+    assert not made.start_.startswith("keeps")
+
+
+def test_a_base_competes_where_its_labels_are_those_of_the_corpus(good_base: PhoneLabeler) -> None:
+    items = corpus(20, 3)
+    assert as_is(good_base, items).obstacle == ""
+    assert as_is(good_base, spelled(items, {"a": "AA", "b": "zz"})).obstacle.endswith("labels that it does not know")
+    phones = dict(zip("abcde", ("AA", "B", "D", "IY", "EH"), strict=True))
+    arpabet = replace(good_base.model_, labels=list(phones.values()))
+    stressed = spelled(items, {**phones, "a": "AA1", "e": "EH0"})
+    for corpus_of, why in (
+        (stressed, ""),
+        ([*stressed, *spelled(items, {**phones, "a": "AA0", "e": "EH0"})], "it does not tell AA0 and AA1 apart"),
+    ):
+        found = BaseAsIs.of(arpabet, good_base.system, "phones", corpus_of, good_base.features_)
+        assert found.obstacle == why
+        assert "stress" in found.comparison.steps
+    wide = [replace(i, inputs=from_array(i.inputs.segments[:, :50])) for i in items]
+    assert as_is(good_base, wide).obstacle == "its features are others"
+    listening = PhoneLabeler.load(pretrained_path())
+    deaf = [replace(i, inputs=from_array(i.inputs.segments)) for i in items]
+    assert as_is(listening, deaf).obstacle == "it reads frames, and there are none"
+
+
+def test_errors_of_a_base_are_those_of_its_answers(good_base: PhoneLabeler) -> None:
+    items = corpus(90, 7)
+    wrong, count = as_is(good_base, items).count_errors(items)
+    answers = good_base.predict([i.inputs.segments for i in items])
+    pairs = [
+        (a, s.label) for each, i in zip(answers, items, strict=True) for a, s in zip(each, i.segments, strict=True)
+    ]
+    assert (wrong, count) == (sum(a != b for a, b in pairs), len(pairs))
+    dropped = as_is(good_base, items, drop=("e",)).count_errors(items)[1]
+    assert dropped == sum(b != "e" for _, b in pairs)
+    unlabelled = [replace(i, segments=[replace(s, label=None) for s in i.segments]) for i in items]
+    assert as_is(good_base, items).count_errors(unlabelled) == (0, 0)
 
 
 def test_errors_are_counted_over_folds() -> None:
