@@ -230,7 +230,7 @@ class Search:
     def _cross_validate(self, entries: Sequence[CandidateScore], folds: Sequence[Sequence[Featurised]]) -> None:
         """Score the best candidates on the other folds too, where one fold cannot tell them apart."""
         best = min(entries, key=lambda s: s.error)
-        rivals = [s for s in entries if s.error - best.error < 2 * s.spread]
+        rivals = [s for s in entries if s.segments and s.error - best.error < 2 * s.spread]
         if len(rivals) < 2 or sum(best.segments) >= ENOUGH:
             return
         rivals.sort(key=lambda s: (not s.candidate.kept, s.error, s.weights))  # the base as it is costs next to nothing

@@ -231,6 +231,16 @@ def test_a_base_competes_where_its_labels_are_those_of_the_corpus(good_base: Pho
     assert as_is(listening, deaf).obstacle == "it reads frames, and there are none"
 
 
+def test_candidates_that_cannot_be_trained_are_passed_over(good_base: PhoneLabeler) -> None:
+    """Without features of segments only what reads frames, or nothing at all, could be chosen."""
+    bare = [replace(i, inputs=replace(i.inputs, segments=i.inputs.segments[:, :0])) for i in corpus(60, 5)]
+    wide = PhoneLabeler.load(pretrained_path()).trainable()
+    made = PhoneLabeler("auto", training=auto({"epochs": "1"}).training).fit_featurised(bare[:40], bare[40:], base=wide)
+    notes = {row["preset"]: row["note"] for row in made.metrics_["candidates"]}
+    assert "got none" in notes["blstm-seg-lc-crf"]
+    assert made.metrics_["candidates"][0]["dev_error"] is not None
+
+
 def test_errors_of_a_base_are_those_of_its_answers(good_base: PhoneLabeler) -> None:
     items = corpus(90, 7)
     wrong, count = as_is(good_base, items).count_errors(items)
