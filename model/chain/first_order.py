@@ -19,20 +19,43 @@ from phonechain.model.chain.scaling import SAFE_RANGE, local_table
 
 def sweep(potentials: Potentials, want: Want, weight: Tensor | None, spread: float) -> tuple[Tensor, Gradients]:
     """log Z [B], float64, and its gradients where wanted, weighted by sequence if given; `spread`: range of the bigrams, nats."""
-    # Both directions have the same form, m_t = p_t * (m_{t-1} E), with E transposed for the backward one. They run side by
-    # side, the second over the reversed sequences, so that one batched product is a step of both. Each is scaled on its own,
-    # and they are combined row by row afterwards.
     packing, y = potentials.packing, potentials.labels
-    sizes, offsets = packing.batch_sizes, packing.offsets
-    later = slice(offsets[1], offsets[-1])
     rest = _steps_without_scaling(spread, potentials.unary.dtype)
     shared, shift, local = _tables(potentials, spread)
-    width = shared.shape[0]
-    p, scale = _normalise(potentials.unary, width)
+    p, scale = _normalise(potentials.unary, shared.shape[0])
     if not any(want):
         return _forward(packing, p, scale, shared, shift, local, rest), Gradients()
-    back = packing.reversal
-    message = torch.stack([p, p.index_select(0, back)])  # [2, N, Y], p_t as yet
+    message, norm = _run_both(packing, p, shared, local, rest)
+    alpha, v = message[0], message[1].index_select(0, packing.reversal)
+    if norm is not None:
+        scale.add_(norm[0, :, 0].log())
+    log_z = _sum_logs(packing, scale, alpha.index_select(0, packing.last), shift, local)
+
+    # p(y_t=k) is alpha_t[k] beta_t[k] over its sum. That is s_t[k] v_t[k], with s_t = alpha_{t-1} E and v_t = p_t beta_t, and
+    # p(y_{t-1}=j, y_t=k) is alpha_{t-1}[j] E[j,k] v_t[k] over the same sum. Where p_t is zero, so is v_t.
+    posterior = alpha / p.clamp_min_(torch.finfo(p.dtype).tiny)  # s_t
+    if norm is not None:
+        posterior.mul_(norm[0])
+    v.div_((posterior * v).sum(1, keepdim=True))
+    posterior.mul_(v)
+    if weight is not None:
+        per_row = weight[packing.sequence][:, None]
+        posterior.mul_(per_row)
+        v.mul_(per_row)
+    bigram, edge = _pair_gradients(packing, alpha, v, shared, local, y, want)
+    return log_z, Gradients(posterior[:, :y] if want.unary else None, bigram, edge)
+
+
+def _run_both(
+    packing: Packing, p: Tensor, shared: Tensor, local: _Local | None, rest: int
+) -> tuple[Tensor, Tensor | None]:
+    """Messages of both directions [2, N, Y], and what they were divided by [2, N, 1] if anything.
+
+    Both have the same form, m_t = p_t * (m_{t-1} E), with E transposed for the backward one. They run side by side, the
+    second over the reversed sequences, so that one batched product is a step of both. Each is scaled on its own.
+    """
+    sizes, offsets, width = packing.batch_sizes, packing.offsets, shared.shape[0]
+    message = torch.stack([p, p.index_select(0, packing.reversal)])  # p_t as yet
     norm = p.new_ones(2, packing.rows, 1) if rest <= len(sizes) else None
     ways = torch.stack([shared, shared.T])
     room = p.new_empty(2 * sizes[0] * width)
@@ -52,39 +75,28 @@ def sweep(potentials: Potentials, want: Want, weight: Tensor | None, spread: flo
             torch.sum(m_t, 2, keepdim=True, out=c_t)
             m_t.div_(c_t)
         before = m_t
-    alpha, v = message[0], message[1].index_select(0, back)
-    if norm is not None:
-        scale.add_(norm[0, :, 0].log())
-    log_z = _sum_logs(packing, scale, alpha.index_select(0, packing.last), shift, local)
+    return message, norm
 
-    # p(y_t=k) is alpha_t[k] beta_t[k] over its sum. That is s_t[k] v_t[k], with s_t = alpha_{t-1} E and v_t = p_t beta_t, and
-    # p(y_{t-1}=j, y_t=k) is alpha_{t-1}[j] E[j,k] v_t[k] over the same sum. Where p_t is zero, so is v_t.
-    posterior = alpha / p.clamp_min_(torch.finfo(p.dtype).tiny)  # s_t
-    if norm is not None:
-        posterior.mul_(norm[0])
-    v.div_((posterior * v).sum(1, keepdim=True))
-    posterior.mul_(v)
-    if weight is not None:
-        per_row = weight[packing.sequence][:, None]
-        posterior.mul_(per_row)
-        v.mul_(per_row)
+
+def _pair_gradients(
+    packing: Packing, alpha: Tensor, v: Tensor, shared: Tensor, local: _Local | None, y: int, want: Want
+) -> tuple[Tensor | None, Tensor | None]:
+    """Gradients of the shared bigrams [Y, Y] and of the local ones [N, Y, Y], where wanted."""
+    if not (want.bigram or want.edge):
+        return None, None
+    later = slice(packing.offsets[1], packing.offsets[-1])
+    v = v[later]
+    alpha = alpha.index_select(0, packing.neighbour(-1)[later])
     pair = bigram = None
-    if want.bigram or want.edge:
-        v = v[later]
-        alpha = alpha.index_select(0, packing.neighbour(-1)[later])
-        if local is not None or want.edge:
-            pair = p.new_zeros(y, y, packing.rows)  # [j, k, N], the factors' own order
-            table = shared[:y, :y, None] if local is None else local[0][:, :, later]
-            torch.mul(table, alpha.T[:y, None, :] * v.T[None, :y, :], out=pair[:, :, later])
-        if want.bigram and (local is None or pair is None):
-            bigram = (alpha.T @ v).mul_(shared)[:y, :y]
-        elif want.bigram and pair is not None:
-            bigram = pair[:, :, later].sum(2)
-    return log_z, Gradients(
-        posterior[:, :y] if want.unary else None,
-        bigram,
-        pair.permute(2, 0, 1) if pair is not None and want.edge else None,
-    )
+    if local is not None or want.edge:
+        pair = v.new_zeros(y, y, packing.rows)  # [j, k, N], the factors' own order
+        table = shared[:y, :y, None] if local is None else local[0][:, :, later]
+        torch.mul(table, alpha.T[:y, None, :] * v.T[None, :y, :], out=pair[:, :, later])
+    if want.bigram and (local is None or pair is None):
+        bigram = (alpha.T @ v).mul_(shared)[:y, :y]
+    elif want.bigram and pair is not None:
+        bigram = pair[:, :, later].sum(2)
+    return bigram, pair.permute(2, 0, 1) if pair is not None and want.edge else None
 
 
 def _forward(

@@ -61,14 +61,14 @@ def train(
     fingerprint: str = "",
     warm: bool = False,
 ) -> History:
-    """Fit `model` in place; it ends with the weights of the epoch that was best on `dev`, or of the last.
+    """Fit `model` in place; it ends with the weights of the epoch that was best on `dev`, or of the last one.
 
     Args:
-        warm: whether the weights that the model comes with are an answer already: they are then scored as epoch 0, and the
-            run ends with no weights that are worse on `dev`, whatever `keep` says.
-        stop: asked before every batch; True ends the run with what the finished epochs gave.
-        run_dir: where the checkpoint is written after each epoch, and read from if it is there.
-        fingerprint: of data and model; a checkpoint of another one is refused.
+        warm: whether the model's initial weights are usable already: they are then scored as epoch 0, and the run never ends
+            with weights that are worse on `dev`, whatever `keep` says.
+        stop: called before every batch; True ends the run with the result of the finished epochs.
+        run_dir: folder of the checkpoint, which is written after each epoch, and read if it exists.
+        fingerprint: of data and model; a checkpoint with another one is refused.
 
     Raises:
         TrainingError: no segments, a loss that is not finite, or a checkpoint of other settings.
@@ -77,7 +77,6 @@ def train(
     """
     if not len(data) or not len(dev):
         raise TrainingError(f"expected labelled segments to train and to check on, got {len(data.y)} and {len(dev.y)}")
-    device = next(model.parameters()).device
     if settings.auxiliary:
         _add_auxiliary(model, settings)
     optimizer = _make_optimizer(model, settings)
@@ -92,40 +91,14 @@ def train(
     for epoch in range(len(history.epochs) + 1, settings.epochs + 1):
         if _out_of_patience(history, settings):
             break
-        random = np.random.default_rng([settings.seed, epoch])
-        plan = data.plan(settings.batch, settings.segments, settings.updates, random)
-        model.noise = torch.Generator(device).manual_seed(settings.seed * 1_000_003 + epoch)
-        model.train()
-        began, loss_sum, segments = time.perf_counter(), 0.0, 0
-        for n, chosen in enumerate(plan):
-            if stop is not None and stop():
-                history.stopped = "asked"
-                break
-            batch = data.batch(chosen, device, random)
-            _set_rates(optimizer, rates, settings, epoch - 1 + n / len(plan), 1 / len(plan))
-            optimizer.zero_grad(set_to_none=True)
-            loss, value = _compute_loss(model, batch, settings)
-            if not math.isfinite(value):
-                raise TrainingError(
-                    f"expected a finite loss, got {value} in epoch {epoch}: try a learning rate under {settings.learning_rate:g}",
-                    value=str(value),
-                )
-            loss.backward()
-            if settings.clip:
-                nn.utils.clip_grad_norm_(model.parameters(), settings.clip)
-            optimizer.step()
-            labelled = int((batch.y >= 0).sum())
-            loss_sum, segments = loss_sum + value * labelled, segments + labelled
-            if progress is not None:
-                metrics = {"epoch": epoch, "loss": loss_sum / segments}
-                done, total = (epoch - 1) * len(plan) + n + 1, settings.epochs * len(plan)
-                progress(Progress("train", done, total, "batches", "", metrics))
-        if history.stopped:
+        began = time.perf_counter()
+        loss = _run_epoch(model, data, settings, optimizer, rates, epoch, progress, stop)
+        if loss is None:
+            history.stopped = "asked"
             break
         error, nll = dev_error(model, dev)
         row = {
-            "epoch": epoch, "loss": loss_sum / segments, "dev_error": error, "dev_nll": nll,
-            "seconds": time.perf_counter() - began,
+            "epoch": epoch, "loss": loss, "dev_error": error, "dev_nll": nll, "seconds": time.perf_counter() - began
         }  # fmt: skip
         history.epochs.append(row)
         if error < history.best_error:
@@ -143,6 +116,48 @@ def train(
     model.eval()
     history.stopped = history.stopped or ("patience" if len(history.epochs) < settings.epochs else "epochs")
     return history
+
+
+def _run_epoch(
+    model: SequenceNetwork,
+    data: Dataset,
+    settings: TrainingSettings,
+    optimizer: torch.optim.Optimizer,
+    rates: list[float],
+    epoch: int,
+    progress: Callable[[Progress], None] | None,
+    stop: Callable[[], bool] | None,
+) -> float | None:
+    """One pass over the data: the mean loss per segment; None if `stop` ended it. Raises TrainingError."""
+    device = next(model.parameters()).device
+    random = np.random.default_rng([settings.seed, epoch])
+    plan = data.plan(settings.batch, settings.segments, settings.updates, random)
+    model.noise = torch.Generator(device).manual_seed(settings.seed * 1_000_003 + epoch)
+    model.train()
+    loss_sum, segments = 0.0, 0
+    for n, chosen in enumerate(plan):
+        if stop is not None and stop():
+            return None
+        batch = data.batch(chosen, device, random)
+        _set_rates(optimizer, rates, settings, epoch - 1 + n / len(plan), 1 / len(plan))
+        optimizer.zero_grad(set_to_none=True)
+        loss, value = _compute_loss(model, batch, settings)
+        if not math.isfinite(value):
+            raise TrainingError(
+                f"expected a finite loss, got {value} in epoch {epoch}: try a learning rate under {settings.learning_rate:g}",
+                value=str(value),
+            )
+        loss.backward()
+        if settings.clip:
+            nn.utils.clip_grad_norm_(model.parameters(), settings.clip)
+        optimizer.step()
+        labelled = int((batch.y >= 0).sum())
+        loss_sum, segments = loss_sum + value * labelled, segments + labelled
+        if progress is not None:
+            metrics = {"epoch": epoch, "loss": loss_sum / segments}
+            done, total = (epoch - 1) * len(plan) + n + 1, settings.epochs * len(plan)
+            progress(Progress("train", done, total, "batches", "", metrics))
+    return loss_sum / segments
 
 
 def _compute_loss(model: SequenceNetwork, batch: Batch, settings: TrainingSettings) -> tuple[Tensor, float]:
