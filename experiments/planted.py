@@ -28,7 +28,7 @@ from experiments.robustness import BATCH, Spoken, read
 from phonechain.features.inputs import extract_inputs
 from phonechain.features.segments import Segment
 from phonechain.model import pretrained_path
-from phonechain.model.given import SMALLEST
+from phonechain.model.answers import SMALLEST
 from phonechain.model.labeler import PhoneLabeler
 
 SHARE = 0.05

@@ -1,6 +1,6 @@
 """The same frames as `mfcc` and `filterbank`, computed by librosa: `stft`, `filters.mel`, `feature.mfcc`, `feature.delta`.
 
-The windows are those of `windows.emphasised_windows`, since librosa has no window that loses its mean and is emphasised by
+The windows are those of `mfcc.emphasised_windows`, since librosa has no window that loses its mean and is emphasised by
 itself; laid end to end they are a signal whose `librosa.stft` with a hop of one window is the spectrum of each. What is
 added, floors and the lifter, is ours. All values equal those of the other engine within 1e-4; blocks of one fixed shape keep the
 promise that sound appended to a recording changes no earlier frame.
@@ -18,7 +18,7 @@ import librosa
 import numpy as np
 from numpy.typing import NDArray
 
-from phonechain.features.windows import (
+from phonechain.features.mfcc import (
     BLOCK,
     CEPSTRA,
     STATIC,

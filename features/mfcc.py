@@ -14,24 +14,14 @@ matrix product depends on its shape. `FeatureSettings.reach` is the second rule 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from phonechain.features.windows import (
-    BLOCK,
-    CEPSTRA,
-    STATIC,
-    FeatureSettings,
-    check_samples,
-    emphasised_windows,
-    frame_count,
-    hamming,
-    lifter_weights,
-    with_derivatives,
-)
+from phonechain.features.errors import AudioError, EmptyAudio, NonFiniteAudio
+from phonechain.features.feature_settings import CEPSTRA, FeatureSettings
 
 __all__ = [
     "BLOCK",
@@ -40,12 +30,24 @@ __all__ = [
     "FeatureSettings",
     "check_samples",
     "derivative",
+    "emphasised_windows",
     "frame_count",
     "frames",
+    "hamming",
+    "lifter_weights",
     "mel_filters",
     "power_spectra",
     "static",
+    "with_derivatives",
 ]
+
+STATIC = CEPSTRA + 1
+"""Static values of a frame: the cepstra, then the log energy."""
+
+BLOCK = 128
+"""Frames of a block: all buffers stay in the second-level cache."""
+
+_LOUDEST = 1e9  # far above any scale that samples come in, far below what overflows single precision when squared
 
 
 def frames(samples: ArrayLike, settings: FeatureSettings, *, warp: float = 1.0) -> NDArray[np.float32]:
@@ -176,3 +178,94 @@ def _constants(settings: FeatureSettings, warp: float) -> tuple[NDArray[np.float
     middles = (2 * np.arange(settings.n_mels) + 1) / (2 * settings.n_mels)
     cosines = np.sqrt(2 / settings.n_mels) * np.cos(np.pi * np.outer(middles, k)) * lifter_weights(settings)
     return filters.astype(np.float32), np.ascontiguousarray(cosines, dtype=np.float32)
+
+
+# ------------------------------------------------------------------------------------- also used by librosa_engine
+
+
+def frame_count(n: int, settings: FeatureSettings) -> int:
+    """Frames of `n` samples: `1 + n // hop`, one at least as soon as there is a sample.
+
+    Examples:
+        >>> frame_count(16000, FeatureSettings())  # a second: centres at 0, 10, ..., 1000 ms
+        101
+    """
+    return 1 + n // settings.hop_length
+
+
+def check_samples(samples: ArrayLike) -> NDArray[np.float32]:
+    """The samples `[n]` in single precision.
+
+    Raises:
+        EmptyAudio: no samples.
+        NonFiniteAudio: NaN, infinity, or a magnitude of 1e9 and more among the samples.
+        AudioError: not one row of samples.
+    """
+    sound = np.asarray(samples, dtype=np.float32)
+    if sound.ndim != 1:
+        raise AudioError(f"expected samples of shape [n], got {list(sound.shape)}", pointer="audio")
+    if sound.size == 0:
+        raise EmptyAudio("expected at least one sample, got none", pointer="audio", value=0, limit=1)
+    peak = max(float(sound.max()), -float(sound.min()))  # NaN if any sample is
+    if not peak < _LOUDEST:
+        first = int(np.flatnonzero(~(np.abs(sound) < _LOUDEST))[0])
+        raise NonFiniteAudio(
+            f"expected samples of full scale 1, got {sound[first]} at sample {first}",
+            pointer=f"audio/{first}",
+            value=first,
+        )
+    return sound
+
+
+def emphasised_windows(
+    samples: NDArray[np.float32], settings: FeatureSettings
+) -> Iterator[tuple[int, NDArray[np.float32], NDArray[np.float32]]]:
+    """(first frame, windows `[BLOCK, window_length]` before the taper, mean square `[BLOCK]`), block by block.
+
+    The order is Kaldi's: the window loses its mean, so that a constant offset of the converter leaves no trace; the log
+    of its mean square is the log energy; then pre-emphasis inside the window, the Hamming taper, the spectrum. The last
+    block runs past the end of the sound, on zeros; the windows' memory is used again for the next block.
+    """
+    length, hop = settings.window_length, settings.hop_length
+    blocks = -(-frame_count(len(samples), settings) // BLOCK)
+    padded = np.zeros((blocks * BLOCK - 1) * hop + length, dtype=np.float32)
+    half = length // 2
+    inside = min(len(samples), len(padded) - half)  # the last window may end before the sound does
+    padded[half : half + inside] = samples[:inside]
+    windows = np.lib.stride_tricks.sliding_window_view(padded, length)[::hop]
+
+    centred = np.empty((BLOCK, length), dtype=np.float32)
+    emphasised = np.empty((BLOCK, length), dtype=np.float32)
+    for at in range(0, blocks * BLOCK, BLOCK):
+        window = windows[at : at + BLOCK]
+        np.subtract(window, window.mean(axis=1, keepdims=True), out=centred)
+        energy = np.einsum("ij,ij->i", centred, centred) / length
+        np.multiply(centred, -settings.preemphasis, out=emphasised)
+        emphasised[:, 1:] = centred[:, 1:] + emphasised[:, :-1]
+        emphasised[:, 0] += centred[:, 0]  # the sample before the first is taken to equal it
+        yield at, emphasised, energy
+
+
+def hamming(length: int) -> NDArray[np.float64]:
+    """`[length]`, of that period: `scipy.signal.get_window("hamming", length)` without scipy, a second of every start."""
+    weight = 0.54
+    return weight + (1.0 - weight) * np.cos(np.linspace(-np.pi, np.pi, length + 1)[:-1])
+
+
+def lifter_weights(settings: FeatureSettings) -> NDArray[np.float64]:
+    """`[12]` factors of the cepstra; ones without a lifter."""
+    k = np.arange(1, CEPSTRA + 1)
+    return 1 + settings.lifter / 2 * np.sin(np.pi * k / settings.lifter) if settings.lifter else np.ones(CEPSTRA)
+
+
+def with_derivatives(
+    static_values: NDArray[np.float32],
+    width: int,
+    derive: Callable[[NDArray[np.float32], int, int], NDArray[np.float32]],
+) -> NDArray[np.float32]:
+    """`[F, 39]` frames from their static values `[F, 13]`; `derive` is `derivative` or equals it."""
+    out = np.empty((len(static_values), 3 * STATIC), dtype=np.float32)
+    out[:, :STATIC] = static_values
+    out[:, STATIC : 2 * STATIC] = derive(static_values, 1, width)
+    out[:, 2 * STATIC :] = derive(static_values, 2, width)
+    return out

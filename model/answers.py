@@ -12,7 +12,41 @@ from numpy.typing import NDArray
 from phonechain.features.notebook import certainty, table
 from phonechain.features.phones.comparison import LabelComparison, LabelSet
 from phonechain.features.segments import Segment
-from phonechain.model.given import Pronunciation, pronunciations
+
+FRAME = 0.01
+"""Seconds of a frame, the unit of duration in goodness of pronunciation."""
+
+SMALLEST = float(np.finfo(np.float32).tiny)
+"""Smaller posteriors are raised to this, so that logarithms stay finite."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pronunciation:
+    """How well a segment fits the phone that should have been spoken, in nats; higher is better.
+
+    Attributes:
+        log_posterior: log p(given | x), the log phone posterior (LPP; Hu et al. 2015, Speech Communication 67). A
+            segmental model has one posterior per segment, where a frame model averages over frames.
+        log_ratio: log p(given | x) - log p(best other | x), the log posterior ratio (LPR; the same): above 0 where the
+            given phone is the answer.
+        goodness: the ratio against the best of all phones, so at most 0, divided by the segment's frames of 10 ms:
+            goodness of pronunciation (GOP; Witt and Young 2000, Speech Communication 30), without their absolute value.
+
+    Examples:
+        >>> pronunciation(0.02, 0.9, 0.05)
+        Pronunciation(log_posterior=-3.912, log_ratio=-3.807, goodness=-0.761)
+    """
+
+    log_posterior: float
+    log_ratio: float
+    goodness: float
+
+    def __repr__(self) -> str:
+        return "Pronunciation(" + ", ".join(f"{name}={value:.3f}" for name, value in self.to_json().items()) + ")"
+
+    def to_json(self) -> dict[str, float]:
+        """The scores by name."""
+        return {"log_posterior": self.log_posterior, "log_ratio": self.log_ratio, "goodness": self.goodness}
 
 
 @dataclass(frozen=True)
@@ -28,9 +62,9 @@ class LabelledSegment:
         entropy: of the posterior over all labels, in nats: 0 where the model is certain, log Y where it knows nothing.
         compared_as: the label of the model that `given` was compared with, where it is spelled differently; several are
             joined by slashes, where the folding merges them.
-        pronunciation: how well the segment fits the given label (see model.given); None as its posterior is.
+        pronunciation: how well the segment fits the given label (see Pronunciation); None as its posterior is.
         given_support: the probability that the given label is right, from the sound and from all other given labels (see
-            model.given); None unless asked for.
+            model.support); None unless asked for.
 
     Examples:
         >>> n_best = [("HH", 0.91), ("F", 0.05)]
@@ -101,4 +135,27 @@ def answers(
                 None if given is None or support is None else float(support[t, given]),
             )
         )  # fmt: skip
+    return found
+
+
+def pronunciation(posterior: float, rival: float, duration: float) -> Pronunciation:
+    """The scores of a given label, from its posterior, the largest of the others, and the segment's seconds."""
+    own, other = float(np.log(max(posterior, SMALLEST))), float(np.log(max(rival, SMALLEST)))
+    frames = max(duration / FRAME, 1.0)
+    return Pronunciation(own, own - other, min(0.0, own - other) / frames)
+
+
+def pronunciations(
+    posteriors: NDArray[np.float32], given: Sequence[int | None], durations: Sequence[float]
+) -> list[Pronunciation | None]:
+    """The scores of each segment's given label, an index into the posteriors [T, C]; None where there is none."""
+    rivals = np.sort(posteriors, axis=1)[:, -2:]  # of a given label: the largest, or if that is its own the second
+    found: list[Pronunciation | None] = []
+    for t, (label, duration) in enumerate(zip(given, durations, strict=True)):
+        if label is None:
+            found.append(None)
+            continue
+        own = float(posteriors[t, label])
+        rival = 0.0 if rivals.shape[1] < 2 else float(rivals[t, 0 if own == rivals[t, 1] else 1])
+        found.append(pronunciation(own, rival, duration))
     return found

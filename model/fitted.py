@@ -172,7 +172,7 @@ class FittedLabeler:
     ) -> tuple[list[Array], list[NDArray[np.int64]]]:
         """For each recording p(label | x) [T, Y], calibrated, and the label indices [T] that are answered.
 
-        `evidence` on the labels, log p(g_t | y_t) [T, Y] (see model.given), goes into the posteriors.
+        `evidence` on the labels, log p(g_t | y_t) [T, Y] (see model.support), goes into the posteriors.
         """
         mode, own = self._normalisation(normalise, groups)
         inputs = [i if isinstance(i, Inputs) else from_array(i) for i in items]

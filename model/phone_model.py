@@ -18,11 +18,11 @@ from phonechain.features.segments import Segment
 from phonechain.model.answers import LabelledSegment, answers
 from phonechain.model.chain.packing import Packing
 from phonechain.model.encoders.frames import FrameBatch
-from phonechain.model.given import evidence
 from phonechain.model.learning.normaliser import Mode, Normaliser
 from phonechain.model.networks.base import SequenceNetwork
 from phonechain.model.sequences import SequenceAnswer, answer_sequence
 from phonechain.model.settings import ModelSettings
+from phonechain.model.support import evidence
 
 LONG = 8000
 """Segments of a recording above which it is labelled piecewise: a quarter of an hour of speech."""
@@ -79,7 +79,7 @@ class PhoneModel:
             n_best: how many labels each segment lists.
             groups, mode: as in `posteriors`.
             comparisons: how each utterance's given labels are compared; by default by the folding that fits them.
-            support: whether given labels get the probability that they are right in view of the others (see model.given);
+            support: whether given labels get the probability that they are right in view of the others (see model.support);
                 a second pass, of a CRF alone.
         """
         posteriors, best = self.posteriors(items, viterbi=decode == "viterbi", groups=groups, mode=mode)
@@ -120,7 +120,7 @@ class PhoneModel:
         Args:
             viterbi: answer the most probable sequence instead of the most probable label of each segment.
             groups: which utterances are normalised together unless `mode` is "model"; by default each by itself.
-            evidence: on the labels of each utterance, log p(g_t | y_t) [T, Y] (see model.given), which the posteriors include.
+            evidence: on the labels of each utterance, log p(g_t | y_t) [T, Y] (see model.support), which the posteriors include.
 
         Raises:
             SettingsError: evidence for a chain that takes none.

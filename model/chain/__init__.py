@@ -12,7 +12,7 @@ Potentials (potentials.py) by what they depend on:
     edge      [N, Y, Y]        position and label pair      trigram  [Y, Y, Y]   labels alone
     hyperedge [N, Y, Y, Y]     position and label triple
 
-Sums run through sweeps.py, which takes first_order.py or second_order.py on scaled probabilities where scaling.py says
-that this is exact, single.py for one sequence, and sums of logs else; search.py has best sequences and samples;
-inference.py is what callers use, layer.py the same as a torch layer on padded batches.
+inference.py is what callers use, layer.py the same as a torch layer on padded batches. Sums are taken by the `sweep` of
+first_order.py, second_order.py or (one sequence of order 2) single.py, on scaled probabilities, where scaling.py says that
+this is exact, and by that of logarithms.py elsewhere. search.py has best sequences and samples.
 """

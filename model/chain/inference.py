@@ -2,8 +2,8 @@
 
 Axes: see the package.
 
-The recursions themselves are in sweeps.py (sums; by order in first_order.py and second_order.py) and search.py (best
-sequences, samples).
+The recursions themselves are in first_order.py, second_order.py, single.py (one sequence of order 2) and logarithms.py, each
+with a `sweep` that gives log Z and its gradients, which are the marginals; and in search.py (best sequences, samples).
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from phonechain.model.chain import first_order, logarithms, second_order, single
 from phonechain.model.chain.packing import Packing
 from phonechain.model.chain.potentials import Gradients, Potentials, Want, sum_rows
+from phonechain.model.chain.scaling import SAFE_RANGE
 from phonechain.model.chain.search import k_best, sample, viterbi
-from phonechain.model.chain.sweeps import log_z_and_gradients
 
 __all__ = [
     "Marginals",
@@ -185,6 +186,65 @@ def _entropy(potentials: Potentials) -> Tensor:
         if table is not None and counts is not None:  # a count of 0 adds nothing, even where the potential is -inf
             value = value - torch.where(counts > 0, table * counts, 0.0).sum()
     return value.clamp_min(0.0)
+
+
+def log_z_and_gradients(potentials: Potentials, want: Want, weight: Tensor | None = None) -> tuple[Tensor, Gradients]:
+    """log Z [B], float64, and its gradients with respect to the five potentials where wanted, weighted by sequence if given.
+
+    Potentials of -inf are handled exactly, in logarithms; a sequence without any possible labels has log Z = -inf and
+    gradients of zero.
+    """
+    dtype = potentials.unary.dtype
+    spread = ngram_range(potentials)
+    order = potentials.order
+    if dtype == torch.float32 and not spread <= SAFE_RANGE[order, torch.float32]:
+        wide = None if weight is None else weight.double()
+        log_z, grads = log_z_and_gradients(potentials.to(torch.float64), want, wide)
+        return log_z, grads.map(lambda g: g.to(dtype))
+    if not spread <= SAFE_RANGE[order, torch.float64]:
+        return _all_nan(potentials, want) if _has_nan(potentials) else logarithms.sweep(potentials, want, weight)
+    if order == 1:
+        log_z, grads = first_order.sweep(potentials, want, weight, spread)
+    elif len(potentials.packing.lengths) == 1:
+        log_z, grads = single.sweep(potentials, want, weight)
+    else:
+        log_z, grads = second_order.sweep(potentials, want, weight)
+    if math.isfinite(float(log_z.sum())) or _has_nan(potentials):
+        return log_z, grads
+    wide = None if weight is None else weight.double()  # unaries of -inf at all labels of a position
+    log_z, grads = logarithms.sweep(potentials.to(torch.float64), want, wide)
+    return log_z, grads.map(lambda g: g.to(dtype))
+
+
+def ngram_range(potentials: Potentials, *, begins: bool = True) -> float:
+    """Nats between the largest and the smallest n-gram log-potential of a position (an upper bound where tables add up).
+
+    `begins` says whether the first positions begin their sequences, so that their n-grams are not read.
+    """
+    spread = 0.0
+    for table in (potentials.bigram, potentials.trigram):
+        if table is not None:
+            low, high = table.aminmax()
+            spread += float(high - low)
+    offsets = potentials.packing.offsets if begins else (0, 0, 0)
+    for table, start in ((potentials.edge, offsets[1]), (potentials.hyperedge, offsets[min(2, len(offsets) - 1)])):
+        if table is not None and start < table.shape[0]:
+            rows = table[start:].flatten(1)
+            spread += float((rows.amax(1) - rows.amin(1)).max())
+    return spread
+
+
+def _has_nan(potentials: Potentials) -> bool:
+    return any(x is not None and bool(x.isnan().any()) for x in potentials.tensors())
+
+
+def _all_nan(potentials: Potentials, want: Want) -> tuple[Tensor, Gradients]:
+    """NaN as log Z and as every wanted gradient."""
+    unary = potentials.unary
+    n, y = unary.shape
+    shapes = ((n, y), (y, y), (n, y, y), (y, y, y), (n, y, y, y))
+    grads = (unary.new_full(shape, torch.nan) if wanted else None for shape, wanted in zip(shapes, want, strict=True))
+    return unary.new_full((len(potentials.packing.lengths),), torch.nan, dtype=torch.float64), Gradients(*grads)
 
 
 class _NegativeLogLikelihood(torch.autograd.Function):

@@ -92,11 +92,9 @@ class SequenceNetwork(nn.Module, ABC):
     def _add_weights(self) -> None:
         """The end of the constructor: what a kind of chain has besides the encoder."""
 
+    @abstractmethod
     def encode(self, x: Tensor, packing: Packing, frames: FrameBatch | None = None) -> Tensor:
-        """[N, E] what the factors see, from segment features [N, D] and, for an encoder that reads them, frames."""
-        self.encoder.noise = self.noise
-        h: Tensor = self.encoder(x, packing, frames)
-        return h
+        """[N, E] the input of the factors, from segment features [N, D] and, for an encoder that reads them, frames."""
 
     def encode_long(self, x: Tensor, frames: FrameBatch | None = None) -> LongRows:
         """The same of one long recording, some rows at a time: for `posteriors_of_long` and `decode_long`; no gradient."""

@@ -12,6 +12,7 @@ from phonechain.model.chain import inference as chain
 from phonechain.model.chain.packing import Packing
 from phonechain.model.chain.search import viterbi_in_windows
 from phonechain.model.chain.spans import span_log_probabilities
+from phonechain.model.encoders.frames import FrameBatch
 from phonechain.model.encoders.long import LongRows
 from phonechain.model.networks import factors
 from phonechain.model.networks.base import Factor, SequenceNetwork
@@ -42,6 +43,12 @@ class FactorModel(SequenceNetwork):
     def width(self) -> int:
         """E, what a factor sees of a segment."""
         return self.encoder.width
+
+    def encode(self, x: Tensor, packing: Packing, frames: FrameBatch | None = None) -> Tensor:
+        """[N, E] the input of the factors, from segment features [N, D] and, for an encoder that reads them, frames."""
+        self.encoder.noise = self.noise
+        h: Tensor = self.encoder(x, packing, frames)
+        return h
 
     def reset(self, generator: torch.Generator | None = None) -> None:
         """Draw the encoder's and the factors' weights; n-gram weights start from zero."""

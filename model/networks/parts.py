@@ -11,12 +11,12 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from phonechain.model.chain.inference import ngram_range
 from phonechain.model.chain.packing import Packing
 from phonechain.model.chain.potentials import Potentials, Want
 from phonechain.model.chain.scaling import SAFE_RANGE
 from phonechain.model.chain.search import viterbi_in_windows
 from phonechain.model.chain.single import sweep_windows
-from phonechain.model.chain.sweeps import ngram_range
 
 Whole = Callable[[Tensor, Packing], Tensor]
 Window = Callable[[Tensor, Packing, slice], Potentials]

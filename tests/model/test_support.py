@@ -14,10 +14,9 @@ from phonechain.features.inputs import from_array
 from phonechain.features.mfcc import FeatureSettings
 from phonechain.features.phones.comparison import LabelSet
 from phonechain.features.segments import Segment
-from phonechain.model.answers import answers
+from phonechain.model.answers import answers, pronunciation
 from phonechain.model.chain.inference import log_score
 from phonechain.model.chain.packing import Packing
-from phonechain.model.given import evidence, pronunciation
 from phonechain.model.labeler import PhoneLabeler
 from phonechain.model.learning.normaliser import Normaliser
 from phonechain.model.networks import crf as networks
@@ -25,6 +24,7 @@ from phonechain.model.networks.crf import ConditionalRandomField
 from phonechain.model.networks.memm import MaximumEntropyMarkovModel
 from phonechain.model.phone_model import PhoneModel
 from phonechain.model.settings import FactorSettings, ModelSettings
+from phonechain.model.support import evidence
 
 LABELS = ["a", "b", "c"]
 
