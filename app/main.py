@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
 
+from phonechain.app.environment import load
 from phonechain.app.http import openapi
 from phonechain.app.http.gateway import Gateway
 from phonechain.app.http.routes import (
@@ -33,7 +34,7 @@ from phonechain.app.ops.shared import Shared
 from phonechain.app.ops.tracing import Tracing
 from phonechain.app.problems import documents as problems
 from phonechain.app.services import Services
-from phonechain.app.settings import Settings, load
+from phonechain.app.settings import Settings
 from phonechain.app.version import version
 
 

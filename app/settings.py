@@ -8,18 +8,15 @@ with one line that names the variable.
 
 from __future__ import annotations
 
-import difflib
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 import platformdirs
-from pydantic import ByteSize, Field, SecretStr, ValidationError, model_validator
+from pydantic import ByteSize, Field, SecretStr, model_validator
 from pydantic_core import PydanticCustomError
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from phonechain.app.problems.wording import describe, short
 from phonechain.app.setting_types import (
     AdminKey,
     Hosts,
@@ -31,7 +28,6 @@ from phonechain.app.setting_types import (
     WebAddress,
     split_list,
 )
-from phonechain.features.errors import SettingsError
 
 PREFIX = "PHONECHAIN_"
 
@@ -54,27 +50,27 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="forbid", env_ignore_empty=True)
 
     host: str = _setting(
-        "127.0.0.1", "address", "Interface to listen on; 0.0.0.0 for every interface of the machine.", min_length=1
+        "127.0.0.1", "address", "Address to listen on; 0.0.0.0 listens on every interface.", min_length=1
     )
-    port: int = _setting(8000, "port", "TCP port to listen on; 0 takes a free one.", ge=0, le=65535)
+    port: int = _setting(8000, "port", "TCP port to listen on; 0 takes any free port.", ge=0, le=65535)
     model: Path | None = _setting(
-        None, "path", "Model file served under the name `default`; unset serves the model that ships with the package."
+        None, "path", "Model file served as `default`; unset serves the model shipped with the package."
     )
     models: Path | None = _setting(
-        None, "path", "Folder of further model files, each served under its file name without `.safetensors`."
+        None, "path", "Folder of additional model files, each served under its file name without `.safetensors`."
     )
     max_body_bytes: ByteSize = _setting(
         ByteSize(64 * 2**20),
         "bytes",
-        "Largest request body, such as `64MiB`; a longer one is refused before it is parsed.",
+        "Largest request body, such as `64MiB`; longer ones are refused before they are parsed.",
         ge=1024,
         le=2**40,
     )
     body_timeout: float = _setting(
         30.0,
         "seconds",
-        "How long a request may be waited for while its body comes; each 16 KiB that came buys a second more, up to this "
-        "again. Then 408.",
+        "How long the service waits for more of a request body; every 16 KiB received adds a second, up to the same "
+        "limit. Then it answers 408.",
         gt=0.0,
         le=3600.0,
         allow_inf_nan=False,
@@ -82,15 +78,15 @@ class Settings(BaseSettings):
     max_bytes_in_flight: ByteSize = _setting(
         ByteSize(256 * 2**20),
         "bytes",
-        "Bytes of bodies that all requests in progress may hold in memory; bodies above 1 MiB share three quarters of them. "
-        "More are answered 503 with Retry-After. Uploads go to the data folder and do not count.",
+        "Memory for the bodies of all requests in progress; bodies above 1 MiB share three quarters of it. Beyond "
+        "that, requests are answered 503 with Retry-After. Uploads go to the data folder and do not count.",
         ge=1024,
         le=2**50,
     )
     header_timeout: float = _setting(
         15.0,
         "seconds",
-        "How long the head of a request may take from its first byte; then 408.",
+        "How long a request's head may take from its first byte; then the service answers 408.",
         gt=0.0,
         le=3600.0,
         allow_inf_nan=False,
@@ -98,51 +94,48 @@ class Settings(BaseSettings):
     max_connections: int = _setting(
         2000,
         "connections",
-        "Open connections; above that the one that has kept the service waiting longest for a request is closed.",
+        "Open connections. Above this number, the connection that has kept the service waiting longest for a request "
+        "is closed.",
         ge=1,
         le=10**6,
     )
     max_audio_seconds: float = _setting(
-        600.0,
-        "seconds",
-        "Longest recording in one request, counted in decoded sound.",
-        gt=0.0,
-        le=86400.0,
-        allow_inf_nan=False,
+        600.0, "seconds", "Longest recording in one request, in decoded sound.", gt=0.0, le=86400.0, allow_inf_nan=False
     )
-    max_segments: int = _setting(20_000, "segments", "Most segments in one request.", ge=1, le=10_000_000)
-    max_n_best: int = _setting(50, "labels", "Most alternatives (`n_best`) that a request may ask for.", ge=1, le=1000)
+    max_segments: int = _setting(20_000, "segments", "Maximum number of segments in one request.", ge=1, le=10_000_000)
+    max_n_best: int = _setting(50, "labels", "Maximum number of alternatives (`n_best`) in one request.", ge=1, le=1000)
     queue_size: int = _setting(
         64,
         "requests",
-        "Requests in progress (decoded, waiting or being labelled); further ones are answered 503 with Retry-After.",
+        "Requests in progress (being decoded, waiting or being labelled); further ones are answered 503 with "
+        "Retry-After.",
         ge=1,
         le=100_000,
     )
     batch_segments: int = _setting(
         4096,
         "segments",
-        "Most segments in one batch; a longer utterance is a batch of its own.",
+        "Maximum number of segments in one batch; a longer utterance is a batch of its own.",
         ge=1,
         le=10_000_000,
     )
-    retry_after: int = _setting(1, "seconds", "Retry-After of an answer 503 from a busy service.", ge=1, le=3600)
+    retry_after: int = _setting(1, "seconds", "Retry-After of a 503 answer when the service is busy.", ge=1, le=3600)
     processes: int = _setting(
         1,
         "processes",
-        "Processes that answer requests behind the port; 0 starts one per core, at most 4. They share every limit, and each "
-        "holds the models in memory.",
+        "Processes that answer requests on the port; 0 starts one per core, at most 4. They share all limits; each loads the "
+        "models.",
         ge=0,
         le=64,
     )
     decode_threads: int = _setting(2, "threads", "Threads that decode sound and compute features.", ge=1, le=256)
     torch_threads: int = _setting(
-        1, "threads", "Threads of torch; 0 uses all cores that the process may use.", ge=0, le=1024
+        1, "threads", "Threads used by torch; 0 uses every core available to the process.", ge=0, le=1024
     )
     data: Path | None = _setting(
         None,
         "path",
-        "Data folder: database, corpora, models and results; unset uses `phonechain` in the user's data folder.",
+        "Data folder for the database, corpora, models and results; unset uses `phonechain` in the user's data folder.",
     )
     database: str | None = _setting(
         None, "URL", "Database, `postgresql://USER:PASSWORD@HOST/NAME`; unset uses an SQLite file in the data folder."
@@ -152,20 +145,20 @@ class Settings(BaseSettings):
         "URL",
         "Where corpora, models and results are stored, such as `s3://BUCKET/PREFIX`; unset uses the data folder.",
     )
-    migrate: bool = _setting(True, "", "Migrate the database at the start; otherwise run `phonechain db upgrade`.")
+    migrate: bool = _setting(True, "", "Migrate the database at start-up; otherwise run `phonechain db upgrade`.")
     scheduler: Scheduler | None = _setting(
-        None, "address", "Dask scheduler, `tcp://HOST:8786`; unset runs jobs in worker processes of the service itself."
+        None, "address", "Dask scheduler, `tcp://HOST:8786`; unset runs jobs in the service's own worker processes."
     )
     tls_ca: Path | None = _setting(
-        None, "path", "Certificate authority (PEM) of the Dask cluster; with it, everything in the cluster speaks TLS."
+        None, "path", "Certificate authority (PEM) of the Dask cluster; if set, all connections in the cluster use TLS."
     )
     tls_cert: Path | None = _setting(None, "path", "This process's certificate (PEM), signed by that authority.")
-    tls_key: Path | None = _setting(None, "path", "The key (PEM) of that certificate.")
+    tls_key: Path | None = _setting(None, "path", "Key (PEM) of that certificate.")
     workers: int = _setting(
-        0, "processes", "Worker processes of the service itself; 0 starts one per core that it may use.", ge=0, le=1024
+        0, "processes", "The service's own worker processes; 0 starts one per available core.", ge=0, le=1024
     )
     worker_memory: Memory = _setting(
-        "auto", "bytes", "Memory at which one of them is restarted, such as `2GiB`; `0` sets no limit."
+        "auto", "bytes", "Memory at which a worker process is restarted, such as `2GiB`; `0` sets no limit."
     )
     shard_files: int = _setting(64, "utterances", "Utterances per part of a labelling job.", ge=1, le=10_000)
     job_stalls: int = _setting(
@@ -176,29 +169,34 @@ class Settings(BaseSettings):
         le=10**6,
     )
     max_jobs: int = _setting(
-        1000, "jobs", "Most jobs that have not ended; further ones are answered 503.", ge=1, le=10**6
+        1000, "jobs", "Maximum number of unfinished jobs; further ones are answered 503.", ge=1, le=10**6
     )
     max_key_jobs: int = _setting(
         0,
         "jobs",
-        "Most jobs of one API key that have not ended; further ones are answered 503. 0 sets no limit.",
+        "Maximum number of unfinished jobs per API key; further ones are answered 503. 0 sets no limit.",
         ge=0,
         le=10**6,
     )
     max_stored_bytes: ByteSize = _setting(
         ByteSize(0),
         "bytes",
-        "Most bytes that corpora, jobs, models and reviews may keep together; more is answered 507. 0 sets no limit.",
+        "Maximum total size of corpora, jobs, models and reviews; beyond it, requests are answered 507. 0 sets no "
+        "limit.",
         ge=0,
         le=2**60,
     )
     max_key_bytes: ByteSize = _setting(
-        ByteSize(0), "bytes", "The same for what one API key has brought or made. 0 sets no limit.", ge=0, le=2**60
+        ByteSize(0),
+        "bytes",
+        "The same for everything that one API key has uploaded or created. 0 sets no limit.",
+        ge=0,
+        le=2**60,
     )
     keep_jobs: float = _setting(
         0.0,
         "days",
-        "Days after its end at which a job is deleted, with the files that came with it; models stay. 0 keeps all.",
+        "Days after which a finished job is deleted with its uploaded files; models stay. 0 keeps all.",
         ge=0.0,
         le=36_500.0,
         allow_inf_nan=False,
@@ -206,7 +204,7 @@ class Settings(BaseSettings):
     keep_events: float = _setting(
         30.0,
         "days",
-        "Days after which the events of a job that has ended are deleted, but for its last. 0 keeps all.",
+        "Days after which the events of a finished job are deleted, except the last one. 0 keeps all.",
         ge=0.0,
         le=36_500.0,
         allow_inf_nan=False,
@@ -223,31 +221,35 @@ class Settings(BaseSettings):
         ByteSize(4 * 2**30), "bytes", "Largest uploaded corpus or model file.", ge=1024, le=2**50
     )
     max_archive_bytes: ByteSize = _setting(
-        ByteSize(16 * 2**30), "bytes", "Most bytes that an uploaded archive may unpack to.", ge=1024, le=2**50
+        ByteSize(16 * 2**30), "bytes", "Maximum unpacked size of an uploaded archive.", ge=1024, le=2**50
     )
-    max_archive_files: int = _setting(500_000, "files", "Most members of an uploaded archive.", ge=1, le=10**8)
+    max_archive_files: int = _setting(
+        500_000, "files", "Maximum number of members in an uploaded archive.", ge=1, le=10**8
+    )
     corpus_roots: Roots = _setting(
-        "", "paths", "Folders and URLs, separated by commas, under which corpora may be registered; unset allows none."
+        "", "paths", "Folders and URLs, separated by commas, under which corpora can be registered; unset allows none."
     )
     admin_key: AdminKey | None = _setting(
-        None, "key", "API key with every right, at least 16 characters. Once it is set, every request needs a key."
+        None, "key", "API key with all rights, at least 16 characters. Once it is set, every request needs a key."
     )
     webhook_secret: SecretStr | None = _setting(
-        None, "key", "Secret that signs webhooks (`whsec_` and base64, or any text); unset sends them unsigned."
+        None, "key", "Secret for signing webhooks (`whsec_` and base64, or any text); unset sends them unsigned."
     )
     label_studio: WebAddress | None = _setting(
-        None, "address", "Address of the Label Studio whose backend this is, such as http://localhost:8080; nothing else is "
-        "asked for the sound of its tasks.",
-    )  # fmt: skip
-    label_studio_token: SecretStr | None = _setting(
-        None, "key", "Label Studio's access token, a legacy or a personal one, with which sound and tasks are fetched."
+        None,
+        "address",
+        "Address of the Label Studio that uses this service as a backend, such as http://localhost:8080. Sound for "
+        "its tasks is fetched from nowhere else.",
     )
-    webhook_private: bool = _setting(False, "", "Let webhooks call private and loopback addresses.")
+    label_studio_token: SecretStr | None = _setting(
+        None, "key", "Label Studio access token, legacy or personal, for fetching sound and tasks."
+    )
+    webhook_private: bool = _setting(False, "", "Allow webhooks to call private and loopback addresses.")
     rate_limit: int = _setting(
         0,
         "requests per minute",
-        "Requests per minute from one API key (without keys, from one client address); more are answered 429. 0 sets no "
-        "limit.",
+        "Requests per minute from one API key (without keys, from one client address); further ones are answered 429. "
+        "0 sets no limit.",
         ge=0,
         le=10**6,
     )
@@ -259,26 +261,24 @@ class Settings(BaseSettings):
     allowed_hosts: Hosts = _setting(
         "",
         "names",
-        "Names under which the service may be asked (the header Host), separated by commas; `*.example.org` for every name "
-        "below one, `*` for all. Unset takes IP addresses, names without a dot, and names of private use (localhost, "
-        ".localhost, .local, .internal, .home.arpa).",
+        "Host names of the service (the Host header), separated by commas; `*.example.org` for all names below one, "
+        "`*` for all. Unset allows IP addresses, names without a dot, and private names (localhost, .localhost, "
+        ".local, .internal, .home.arpa).",
     )
     cors: OriginList = _setting(
         "",
         "origins",
-        "Sites whose pages may use the service from a browser, such as `https://example.org`, separated by commas; `*` for "
-        "every site. Unset allows none but the service's own.",
+        "Sites whose pages may use the service from a browser, such as `https://example.org`, separated by commas; "
+        "`*` for every site. Unset allows only the service's own page.",
     )
     metrics: Literal["open", "key", "off"] = _setting(
         "open",
         "open, key, off",
         "Who may read /metrics: everybody, keys with the scope read (once there are keys), or nobody.",
     )
-    log_format: Literal["text", "json"] = _setting(
-        "text", "text, json", "Log lines as text, or as one JSON object per line."
-    )
+    log_format: Literal["text", "json"] = _setting("text", "text, json", "Log as text, or as one JSON object per line.")
     log_level: Literal["debug", "info", "warning", "error"] = _setting(
-        "info", "level", "Least level that is logged: debug, info, warning or error; requests are logged at info."
+        "info", "level", "Lowest level to log: debug, info, warning or error; requests are logged at info."
     )
     ready_timeout: float = _setting(
         2.0,
@@ -291,17 +291,14 @@ class Settings(BaseSettings):
     stop_delay: float = _setting(
         0.0,
         "seconds",
-        "Time between SIGTERM (not ready any more) and the end of new connections, so that balancers notice.",
+        "Time between SIGTERM, when the service stops being ready, and refusing new connections, for load balancers "
+        "to notice.",
         ge=0.0,
         le=3600.0,
         allow_inf_nan=False,
     )
     stop_grace: int = _setting(
-        30,
-        "seconds",
-        "Time that accepted requests have to finish after that; then they are aborted.",
-        ge=0,
-        le=3600,
+        30, "seconds", "Time for accepted requests to finish after that; then they are aborted.", ge=0, le=3600
     )
 
     @model_validator(mode="after")
@@ -354,101 +351,6 @@ def cores() -> int:
 def variable(field: str) -> str:
     """The environment variable of a field."""
     return PREFIX + field.upper()
-
-
-class _Given(Settings):
-    """Settings from what is passed alone, whatever the environment of the process says."""
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        return (init_settings,)
-
-
-def load(environ: Mapping[str, str] | None = None, **overrides: Any) -> Settings:
-    """Read the settings from the environment; `overrides` (a command line's options) win where they are not None.
-
-    Args:
-        environ: to be read instead of the process's own.
-
-    Raises:
-        SettingsError: one line that names the variable, what it may be and what came; never the value of a secret.
-    """
-    given = {name: value for name, value in overrides.items() if value is not None}
-    given = _from_files(os.environ if environ is None else environ) | given
-    if environ is not None:
-        given = {n: environ[variable(n)] for n in Settings.model_fields if variable(n) in environ} | given
-    try:
-        return Settings(**given) if environ is None else _Given(**given)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        if not first["loc"]:  # several settings together
-            raise SettingsError(str(first["msg"])) from None
-        field = str(first["loc"][0])
-        shown = {**first, "input": None} if _is_secret(field) else first
-        raise SettingsError(
-            f"{variable(field)}: {describe(shown)}", pointer=variable(field), value=short(shown["input"])
-        ) from None
-
-
-def check_locations(known: Settings) -> None:
-    """What can be seen of files and folders without making any. Raises SettingsError, one line that names the variable."""
-    for field, path in (("model", known.model), ("models", known.models)):
-        wrong = path is not None and not (path.is_file() if field == "model" else path.is_dir())
-        if wrong:
-            kind = "file" if field == "model" else "folder"
-            raise SettingsError(f"{variable(field)}: expected a {kind}, got {path}", pointer=variable(field))
-    if known.data is None:
-        return
-    there = known.folder
-    while not there.exists() and there != there.parent:
-        there = there.parent
-    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
-        what = "a folder" if not there.is_dir() else "a folder that can be written to"
-        raise SettingsError(f"{variable('data')}: expected {what}, got {known.data}", pointer=variable("data"))
-
-
-def _from_files(environ: Mapping[str, str]) -> dict[str, str]:
-    """The settings whose values lie in files, as orchestrators hand over secrets."""
-    found = {}
-    for field in SECRETS:
-        name = f"{variable(field)}_FILE"
-        path = environ.get(name)
-        if not path:
-            continue
-        if environ.get(variable(field)):
-            raise SettingsError(f"{name}: expected this or {variable(field)}, got both", pointer=name)
-        try:
-            found[field] = Path(path).read_text("utf-8").strip()
-        except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or "no text"
-            raise SettingsError(
-                f"{name}: expected a file that can be read, got {path}: {reason}", pointer=name
-            ) from None
-        if not found[field]:
-            raise SettingsError(f"{name}: expected a file with a value, got an empty one: {path}", pointer=name)
-    return found
-
-
-def _is_secret(field: str) -> bool:
-    return field in Settings.model_fields and "SecretStr" in str(Settings.model_fields[field].annotation)
-
-
-def unknown_variables(environ: Mapping[str, str] | None = None) -> list[str]:
-    """A line for each `PHONECHAIN_` variable that no setting reads, with the nearest name: most are typing slips."""
-    known = {variable(name) for name in Settings.model_fields} | {f"{variable(name)}_FILE" for name in SECRETS}
-    lines = []
-    for name in sorted(os.environ if environ is None else environ):
-        if name.upper().startswith(PREFIX) and name.upper() not in known | NOT_SETTINGS:
-            near = difflib.get_close_matches(name.upper(), sorted(known), n=1, cutoff=0.8)
-            lines.append(f"{name} is not a setting" + (f"; did you mean {near[0]}?" if near else ""))
-    return lines
 
 
 def table() -> str:

@@ -34,7 +34,10 @@ _HOLDS = {
 }
 
 
-_TYPES = {"<int>": "N", "<float>": "NUMBER", "<path>": "PATH", "<list[str]>": "TEXT", "<str>": "TEXT"}
+_TYPES = {
+    "<int>": "N", "<int range>": "N", "<float>": "NUMBER", "<float range>": "NUMBER", "<path>": "PATH",
+    "<list[str]>": "TEXT", "<str>": "TEXT",
+}  # fmt: skip
 
 
 def main() -> None:
@@ -61,7 +64,11 @@ def pages() -> dict[str, str]:
 
 def commands() -> Iterator[str]:
     """Every command with its arguments and options."""
-    yield from ("# Commands", "", "`phonechain COMMAND --help` says the same. Arguments in brackets may be left out.")
+    yield from (
+        "# Commands",
+        "",
+        "`phonechain COMMAND --help` prints the same text. Arguments in brackets are optional.",
+    )
     root = get_command(cli)
     for name, command in root.commands.items():  # type: ignore[attr-defined]
         for inner, one in getattr(command, "commands", {"": command}).items():
@@ -102,11 +109,11 @@ def formats() -> Iterator[str]:
     """Every annotation format: what it has room for, and what a test annotation lost in it."""
     yield from (
         "# Annotation formats", "",
-        "The content decides what a file is, and its suffix only breaks ties. `phonechain convert FILE --to NAME` writes any "
-        "format whose name stands below as written, and names what it could not keep; so does a download of a review. A file "
-        "that comes back in its own format keeps everything that was not changed, down to its encoding.", "",
-        "*Lost* is what became of an annotation with two tiers of intervals of different boundaries, a tier of points, labels "
-        "with blanks and IPA, and segments without a label: the codes of the warnings.", "",
+        "Formats are recognised by content; the suffix only breaks ties. `phonechain convert FILE --to NAME` writes every format "
+        "below that is marked as written, and warns of what it cannot keep; so does downloading from a review. A file that is "
+        "written back in its own format keeps everything that was not changed, including its encoding.", "",
+        "*Lost* lists the codes of the warnings for an annotation with two interval tiers with different boundaries, a point "
+        "tier, labels with spaces and IPA, and segments without a label.", "",
         "| name | format | suffixes | written | room for | lost |", "|---|---|---|---|---|---|",
     )  # fmt: skip
     for name, form in READABLE.items():
@@ -115,9 +122,9 @@ def formats() -> Iterator[str]:
         holds = _HOLDS[form.holds] if form.write is not None else ""
         yield f"| `{name}` | {cell(form.title)} | {suffixes} | {written} | {holds} | {_lost(name)} |"
     yield from (
-        "", "`tiers-lost`: a tier had no room. Other codes are explained beside the warning itself. TIMIT counts in samples: "
-        "`--rate` names the rate of files without sound beside them. CTM, MLF and other files of many recordings need "
-        "`--utterance` where no recording has the name of the sound.",
+        "", "`tiers-lost`: the format has no room for a tier. The warnings themselves explain the other codes. TIMIT counts in "
+        "samples: for files without a recording beside them, give the sample rate with `--rate`. CTM, MLF and other files with "
+        "several recordings need `--utterance` if no recording is named like the sound file.",
     )  # fmt: skip
 
 
@@ -145,9 +152,9 @@ def problems() -> Iterator[str]:
     """Every type of problem."""
     yield from (
         "# Problems", "",
-        "Each refusal of the service is a problem document (RFC 9457). Its `type` is the address `/problems/TYPE` of the same "
-        "service, `detail` says what was expected and what came, `pointer`, `parameter` or `line` where, and `errors` lists "
-        "every finding where there are several. The command line says the same in one line.", "",
+        "Every error answer of the service is a problem document (RFC 9457). `type` is the address `/problems/TYPE` in the same "
+        "service. `detail` says what was expected and what was received; `pointer`, `parameter` or `line` says where. If there "
+        "are several errors, `errors` lists them all. The command line prints the same message in one line.", "",
     )  # fmt: skip
     for kind in sorted(TYPES.values(), key=lambda one: one.slug):
         yield from (f"## {kind.slug}", "", f"{kind.status}. {kind.title}. {plain(kind.text)}", "")
@@ -157,8 +164,8 @@ def settings() -> Iterator[str]:
     """Every setting of the service."""
     yield from (
         "# Settings", "",
-        "Environment variables of `phonechain serve`, read once at the start. A value that cannot be used stops the start with "
-        "one line that names the variable. [Operate](operator.md) says which of them matter.", "",
+        "Environment variables of `phonechain serve`, read once at start-up. With an invalid value the service does not start, "
+        "and prints one line that names the variable. [Run the service](operator.md) says which settings matter most.", "",
         "| variable | default | unit | meaning |", "|---|---|---|---|",
     )  # fmt: skip
     for name, field in Settings.model_fields.items():
@@ -177,8 +184,8 @@ def interface() -> Iterator[str]:
     yield from (
         "# The interface", "",
         "A running service describes every request and answer at `/docs`, and for programs at `/openapi.json`. "
-        "[Pronunciation over HTTP](pronunciation.md) shows requests in curl, Python and TypeScript; the types of refusals are "
-        "on the page of [problems](problems.md).",
+        "[Pronunciation over HTTP](pronunciation.md) shows requests in curl, Python and TypeScript; [Problems](problems.md) lists "
+        "the types of errors.",
     )  # fmt: skip
     described = create_app(Settings()).openapi()
     texts = {tag["name"]: tag.get("description", "") for tag in described.get("tags", ())}

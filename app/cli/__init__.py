@@ -114,7 +114,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(_os_error(error), BAD_INPUT, debug)
     except Exception as error:
         if hasattr(error, "format_message") and hasattr(error, "exit_code"):  # an error of usage, in typer's words
-            return _fail(f"{_capitalise(error.format_message())} (see {PROGRAM} --help)", BAD_INPUT, debug=False)
+            return _fail(f"{_strip_period(error.format_message())} (see {PROGRAM} --help)", BAD_INPUT, debug=False)
         if debug:
             raise
         where = f"{type(error).__name__}: {error}"
@@ -146,7 +146,7 @@ def _fail(message: str, code: int, debug: bool) -> int:
     return code
 
 
-def _capitalise(text: str) -> str:
+def _strip_period(text: str) -> str:
     return text.rstrip(". \n")
 
 

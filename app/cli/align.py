@@ -28,7 +28,7 @@ FormatOption = Annotated[
 ]
 OutOption = Annotated[
     Path | None,
-    typer.Option("--out", "-o", help="File to write instead of standard output; for a folder, a folder."),
+    typer.Option("--out", "-o", help="File to write instead of standard output; a folder if AUDIO is one."),
 ]
 
 
@@ -38,26 +38,28 @@ def align(
     ],
     transcript: Annotated[
         Path | None,
-        typer.Argument(help="A text file, or an annotation with its words or phones.", metavar="[TRANSCRIPT]"),
+        typer.Argument(help="A text file, or an annotation of words or phones.", metavar="[TRANSCRIPT]"),
     ] = None,
     text: Annotated[str | None, typer.Option("--text", help="The transcript as text.")] = None,
     model: ModelOption = "default",
     refine: Annotated[
-        bool, typer.Option("--refine", help="Refine the boundaries of an annotation instead of finding them anew.")
+        bool, typer.Option("--refine", help="Refine the boundaries of an annotation instead of finding new ones.")
     ] = False,
     spread: options.Spread = 0.03,
     dictionary: options.Pronunciations = None,
-    phones: Annotated[bool, typer.Option("--phones", help="The transcript is phones separated by blanks.")] = False,
+    phones: Annotated[
+        bool, typer.Option("--phones", help="The transcript consists of phones separated by spaces.")
+    ] = False,
     language: options.Language = "en",
     oov: Annotated[
         str | None,
         typer.Option(
-            help="Words that the dictionary lacks: guess their pronunciation (default in English without --dictionary), "
-            "or refuse the transcript, naming them.",
+            help="For words missing from the dictionary: guess their pronunciation (default for English without "
+            "--dictionary), or refuse the transcript and list them.",
             metavar="guess|refuse",
         ),
     ] = None,
-    tier: Annotated[str | None, typer.Option(help="Tier that holds the words or phones.")] = None,
+    tier: Annotated[str | None, typer.Option(help="Tier with the words or phones.")] = None,
     channel: options.Channel = "mix",
     format: FormatOption = None,
     out: OutOption = None,
@@ -68,8 +70,8 @@ def align(
 ) -> None:
     """Align a transcript with its recording.
 
-    Finds where words and phones begin and end, and how certain each boundary is: the certainty of a phone is the
-    probability that its start lies within 20 ms of where it is put.
+    Finds the start and end of every word and phone. The certainty of a phone is the probability that its true start is
+    within 20 ms of the one found.
     """
     common.check_output(table)
     aligner = load_aligner(model)
@@ -79,7 +81,9 @@ def align(
         from phonechain.app.cli.align_folder import align_folder
 
         if transcript is not None or text is not None:
-            raise SettingsError(f"expected no transcript with {audio}, which is a folder: they lie inside")
+            raise SettingsError(
+                f"expected no transcript with {audio}: in a folder, each is read from beside its recording"
+            )
         how = {"tier": tier, "refine": refine, "spread": spread}
         align_folder(audio, out, aligner, speaker, format, how, chosen, doubtful, table)
         return
@@ -116,7 +120,7 @@ def recognize(
 ) -> None:
     """Find phones without a transcript (experimental).
 
-    About half of the phones are wrong on learners' speech; `phonechain models english-alignment` prints the card.
+    On learners' speech about half of the phones are wrong; `phonechain models english-alignment` prints the model's card.
     """
     wanted = choose_format(format, out)
     common.check_output(out)

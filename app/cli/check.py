@@ -26,7 +26,7 @@ def check(
     layout: options.Layout = None,
     table: options.SpeakerTable = None,
     fix: Annotated[
-        bool, typer.Option("--fix", help="Ignore what --fix repairs: unsorted segments, overlaps of up to 10 ms.")
+        bool, typer.Option("--fix", help="Ignore what --fix repairs: unsorted segments, overlaps up to 10 ms.")
     ] = False,
     shift: options.Shift = "0",
     raw: options.Raw = None,
@@ -34,7 +34,7 @@ def check(
         bool, typer.Option("--audio/--no-audio", help="Decode the recordings and compare the segments with them.")
     ] = True,
     align: Annotated[
-        bool, typer.Option("--align", help="Also list the boundaries that look wrong by the sound, and a better place.")
+        bool, typer.Option("--align", help="Also list boundaries that look wrong, each with a better time.")
     ] = False,
     aligner: Annotated[
         str, typer.Option(help="Alignment model file for --align, or default for English.", metavar="MODEL")
@@ -44,9 +44,9 @@ def check(
     ] = None,
     as_json: options.Json = False,
 ) -> None:
-    """List every problem of a corpus. The exit code is 1 if there are any.
+    """List every problem in a corpus. The exit code is 1 if there are any.
 
-    --align is an opinion: boundaries that look wrong change nothing about the exit code.
+    Boundaries listed by --align are suggestions, and do not change the exit code.
     """
     common.check_folder(corpus, "a corpus folder")
     reading = options.check_options(shift=shift, raw=raw)

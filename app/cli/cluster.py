@@ -37,14 +37,15 @@ def worker(
 ) -> None:
     """Run jobs for a service, as part of a cluster.
 
-    Joins the scheduler of the service, and rejoins it after an outage.
+    Connects to the service's scheduler, and reconnects after an outage.
     """
-    from phonechain.app import settings
+    from phonechain.app import environment
+    from phonechain.app.settings import cores
 
-    known = settings.load(scheduler=scheduler)
+    known = environment.load(scheduler=scheduler)
     if known.scheduler is None:
         raise SettingsError("the address of the scheduler is missing: give it as ADDRESS or in PHONECHAIN_SCHEDULER")
-    asyncio.run(_serve(known, processes or settings.cores(), gpus, memory, host))
+    asyncio.run(_serve(known, processes or cores(), gpus, memory, host))
 
 
 async def _serve(known: Settings, processes: int, gpus: int, memory: str, host: str | None) -> None:
@@ -96,7 +97,7 @@ async def _serve_one(known: Settings, gpus: int, memory: str, host: str | None, 
 
 
 async def _close(nanny: Any) -> None:
-    """End a worker process. On a busy machine that may take longer than Dask waits; the next one starts regardless."""
+    """End a worker process. On a busy machine this may take longer than Dask waits; the next one starts anyway."""
     try:
         await nanny.close(timeout=5)
     except (Exception, asyncio.CancelledError) as error:
@@ -123,11 +124,11 @@ def scheduler(
 ) -> None:
     """Run the scheduler of a cluster.
 
-    It executes what clients send: set PHONECHAIN_TLS_CA, _CERT and _KEY, or keep it on a private network.
+    It executes any code that clients send: set PHONECHAIN_TLS_CA, _CERT and _KEY, or keep it on a private network.
     """
-    from phonechain.app import settings
+    from phonechain.app import environment
 
-    asyncio.run(_schedule(settings.load(), host, port))
+    asyncio.run(_schedule(environment.load(), host, port))
 
 
 async def _schedule(known: Settings, host: str, port: int) -> None:

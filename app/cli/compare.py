@@ -25,7 +25,7 @@ def compare(
     over: Annotated[
         str | None,
         typer.Option(
-            help="speaker or utterance: whose errors are counted together. Default: speakers where all are known.",
+            help="Unit of the tests, speaker or utterance. Default: speaker if all are known.",
             metavar="UNIT",
         ),
     ] = None,
@@ -95,14 +95,14 @@ def _print(found: SystemComparison, corpus: str) -> None:
     rows = common.table("test", ("p", "right"), "")
     rows.add_row(
         "McNemar, exact", _format_p(tests.mcnemar_exact),
-        f"{tests.only_a_wrong} segments only A has wrong, {tests.only_b_wrong} only B, {tests.both_wrong} both",
+        f"segments that are wrong only in A: {tests.only_a_wrong}, only in B: {tests.only_b_wrong}, in both: {tests.both_wrong}",
     )  # fmt: skip
     rows.add_row(
-        "McNemar, mid-p", _format_p(tests.mcnemar_mid), "segments taken as independent, which they are not quite"
+        "McNemar, mid-p", _format_p(tests.mcnemar_mid), "treats segments as independent, which they are not quite"
     )
     statistic = "" if tests.matched_t is None else f"t = {tests.matched_t:.2f}; "
-    rows.add_row("matched pairs", _format_p(tests.matched_pairs), f"{statistic}errors of each {found.over}")
-    rows.add_row("paired bootstrap", _format_p(tests.bootstrap), f"{found.over}s drawn {DRAWS} times")
+    rows.add_row("matched pairs", _format_p(tests.matched_pairs), f"{statistic}errors per {found.over}")
+    rows.add_row("paired bootstrap", _format_p(tests.bootstrap), f"{found.over}s resampled {DRAWS} times")
     common.console().print(rows)
 
 

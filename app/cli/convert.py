@@ -72,7 +72,7 @@ class Tally:
 
 
 def convert(
-    source: Annotated[Path, typer.Argument(help="An annotation file, or a folder of them.", metavar="IN")],
+    source: Annotated[Path, typer.Argument(help="An annotation file, or a folder of annotation files.", metavar="IN")],
     target: Annotated[str, typer.Argument(help="File or folder to write; - for standard output.", metavar="OUT")],
     to: Annotated[
         str | None, typer.Option("--to", "-t", help="Format to write. Default: from the name of OUT.")
@@ -91,12 +91,12 @@ def convert(
     shift: options.Shift = "0",
     force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
     verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Print every warning of every file, not one of each kind.")
+        bool, typer.Option("--verbose", "-v", help="Print every warning for every file, rather than one of each kind.")
     ] = False,
 ) -> None:
     """Convert annotation files between formats.
 
-    Warns of everything that the target format cannot hold.
+    Prints a warning for everything that the target format cannot hold.
     """
     from phonechain.features.annotation import READABLE
 

@@ -16,10 +16,10 @@ keys = typer.Typer(help="Manage the API keys of the service.", no_args_is_help=T
 
 
 def _workspace() -> Workspace:
-    from phonechain.app import settings
+    from phonechain.app import environment
     from phonechain.app.storage.workspace import Workspace
 
-    workspace = Workspace.from_settings(settings.load())
+    workspace = Workspace.from_settings(environment.load())
     if workspace.db.sqlite:
         workspace.root.mkdir(parents=True, exist_ok=True)
     return workspace
@@ -49,7 +49,7 @@ def downgrade(
 
 @db.command("current")
 def current() -> None:
-    """Print the revision of the database and the newest one. The exit code is 1 if they differ."""
+    """Print the database's revision and the newest. The exit code is 1 if they differ."""
     from phonechain.app.storage.migrations import migrate
 
     at = migrate.read_revision(_workspace().db)
@@ -60,13 +60,16 @@ def current() -> None:
 
 @keys.command("add")
 def add(
-    name: Annotated[str, typer.Argument(help="Who uses the key.")],
+    name: Annotated[str, typer.Argument(help="Name of the key's user.")],
     scope: Annotated[
         list[str] | None, typer.Option(help="read, label, train or admin; repeatable. Default: label.")
     ] = None,
 ) -> None:
-    """Make a key and print it, this once. From the first key on, which needs the scope admin, every request needs one."""
-    from phonechain.app import settings
+    """Create a key and print it; it cannot be shown again.
+
+    The first key needs the scope admin. Once there is a key, every request needs one.
+    """
+    from phonechain.app import environment
     from phonechain.app.storage import keys as stored
     from phonechain.app.storage.migrations import migrate
 
@@ -76,7 +79,7 @@ def add(
             raise SettingsError(f"--scope: expected one of {', '.join(stored.SCOPES)}, got {given!r}", value=given)
     workspace = _workspace()
     migrate.upgrade(workspace.db)
-    row, key = stored.create(workspace.db, name, scopes, admin_key=settings.load().admin_key is not None)
+    row, key = stored.create(workspace.db, name, scopes, admin_key=environment.load().admin_key is not None)
     typer.echo(key)
     typer.echo(f"id {row.id}, scopes {', '.join(scopes)}", err=True)
 

@@ -12,8 +12,8 @@ from phonechain.app.samples import AUDIO, SEGMENTS, TEXT
 
 
 def demo() -> None:
-    """Label the sample sentence that comes with the package."""
-    from phonechain.app.settings import load
+    """Label a sample sentence."""
+    from phonechain.app.environment import load
 
     address = f"http://127.0.0.1:{load().port}"
     label_sample()

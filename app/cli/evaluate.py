@@ -34,18 +34,18 @@ def evaluate(
         int, typer.Option("--confusions", metavar="N", help="List the N most frequent confusions.", min=0, max=1000)
     ] = 0,
     reliability: Annotated[
-        bool, typer.Option("--reliability", help="List how often answers are right, by their posterior.")
+        bool, typer.Option("--reliability", help="List how often answers are right, by posterior.")
     ] = False,
     per_phone: Annotated[bool, typer.Option("--per-phone", help="List recall and precision per label.")] = False,
     as_json: options.Json = False,
     report: Annotated[
         Path | None,
-        typer.Option("--report", help="Write everything to this self-contained HTML file: tables and drawings."),
+        typer.Option("--report", help="Write all tables and charts to this self-contained HTML file."),
     ] = None,
 ) -> None:
     """Score a model on a labelled corpus.
 
-    Prints the error with its interval over speakers, and how well posteriors are calibrated.
+    Prints the error with its confidence interval over speakers, and the calibration of the posteriors.
     """
     common.check_folder(corpus, "a corpus folder")
     common.check_output(report)
@@ -103,7 +103,7 @@ def _print(found: Evaluation, title: str) -> None:
     table.add_row("segments", str(found.segments), f"{common.count_noun(found.utterances, 'utterance')}{speakers}")
     interval = found.interval
     between = f"{per_cent(interval.low)} to {per_cent(interval.high)} at {100 * interval.level:.0f} %"
-    detail = f"{found.errors} segments; {between}, drawn over {found.interval_over}s"
+    detail = f"{found.errors} segments; {between}, resampled over {found.interval_over}s"
     if interval.low is None:
         detail = f"{found.errors} segments; interval {interval.reason}"
     table.add_row("errors", f"{per_cent(found.per)} %", detail)
@@ -126,7 +126,7 @@ def _print(found: Evaluation, title: str) -> None:
         table.add_row("unknown labels", str(count), f"segments labelled {names}, not scored")
     if found.unscored:
         count = sum(found.unscored.values())
-        table.add_row("noise and the like", str(count), f"segments labelled {' '.join(found.unscored)}, not scored")
+        table.add_row("noise and similar", str(count), f"segments labelled {' '.join(found.unscored)}, not scored")
     if found.folding:
         from phonechain.features.phones.comparison import describe_steps
 
@@ -148,7 +148,7 @@ def _print_reliability(found: Evaluation) -> None:
         assert one.interval is not None
         low, high = one.interval.low, one.interval.high
         between = one.interval.reason if low is None else f"{percent(low)} to {percent(high)}"
-        mark = "" if one.calibrated is not False else "  not the mean posterior"
+        mark = "" if one.calibrated is not False else "  differs from the mean posterior"
         table.add_row(
             f"{one.low:.3f} to {one.high:.3f}", str(one.count), percent(one.confidence), percent(one.accuracy),
             between + mark,

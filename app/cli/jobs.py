@@ -84,8 +84,8 @@ def _watch(client: Client, id: str) -> None:
 
 @jobs.command("list")
 def list_(
-    state: Annotated[list[str] | None, typer.Option(help="State to list; repeatable.")] = None,
-    kind: Annotated[list[str] | None, typer.Option(help="Kind to list; repeatable.")] = None,
+    state: Annotated[list[str] | None, typer.Option(help="List only jobs in this state; repeatable.")] = None,
+    kind: Annotated[list[str] | None, typer.Option(help="List only jobs of this kind; repeatable.")] = None,
     most: Annotated[int, typer.Option("--most", "-n", help="Number of jobs to list.", min=1)] = 20,
     url: Url = URL,
     key: Key = None,
@@ -118,7 +118,7 @@ def train(
     corpus: Annotated[str, typer.Argument(help=CORPUS)],
     name: Annotated[str, typer.Option(help="Name of the new model.")],
     preset: Annotated[str, typer.Option(help="System to train; `phonechain presets` lists them.")] = "spn-lc-crf",
-    base: Annotated[str | None, typer.Option(metavar="MODEL", help="Model of the service to start from.")] = None,
+    base: Annotated[str | None, typer.Option(metavar="MODEL", help="The service's model to start from.")] = None,
     set_: Annotated[
         list[str] | None,
         typer.Option(
@@ -153,20 +153,20 @@ def label(
     n_best: Annotated[int, typer.Option(help="Number of labels to list per segment.", min=1)] = 1,
     all_speakers: options.AllSpeakers = False,
     sequences: Annotated[
-        int, typer.Option(help="Also the N most probable label sequences, with probabilities.", metavar="N", min=0)
+        int, typer.Option(help="Add the N most probable label sequences, with probabilities.", metavar="N", min=0)
     ] = 0,
     words: Annotated[
-        bool, typer.Option("--words", help="Also how probable it is that all labels of each word are right.")
+        bool, typer.Option("--words", help="Add the probability that all labels of each word are right.")
     ] = False,
     hidden: Annotated[
-        bool, typer.Option("--hidden", help="Also the posteriors of the model's hidden variables (rows of JSON).")
+        bool, typer.Option("--hidden", help="Add the posteriors of the model's hidden variables (JSON lines).")
     ] = False,
     fix: options.Fix = False,
     on_bad_segment: Annotated[
         str | None,
         typer.Option(
-            help="refuse: a bad segment rejects its whole file; skip: it is left without a label. Default: as the corpus "
-            "was uploaded."
+            help="For a bad segment: refuse its whole file, or skip it, leaving it without a label. Default: as chosen "
+            "when the corpus was uploaded."
         ),
     ] = None,
     gaps: options.Gaps = "across",
@@ -205,14 +205,20 @@ def _run_split(
 def align(
     corpus: Annotated[str, typer.Argument(help=CORPUS)],
     refine: Annotated[
-        bool, typer.Option("--refine", help="Refine the boundaries of annotations instead of finding them anew.")
+        bool, typer.Option("--refine", help="Refine the boundaries of annotations instead of finding new ones.")
     ] = False,
     spread: options.Spread = 0.03,
     dictionary: options.Pronunciations = None,
-    phones: Annotated[bool, typer.Option("--phones", help="Transcripts are phones separated by blanks.")] = False,
+    phones: Annotated[
+        bool, typer.Option("--phones", help="The transcripts consist of phones separated by spaces.")
+    ] = False,
     language: options.Language = "en",
     oov: Annotated[
-        str | None, typer.Option(help="Words that the dictionary lacks: guess or refuse.", metavar="guess|refuse")
+        str | None,
+        typer.Option(
+            help="For words missing from the dictionary: guess, or refuse the transcript.",
+            metavar="guess|refuse",
+        ),
     ] = None,
     tier: options.Tier = None,
     channel: options.Channel = "mix",
@@ -285,7 +291,7 @@ def watch(id: Id, url: Url = URL, key: Key = None, as_json: options.Json = False
 
 @jobs.command("cancel")
 def cancel(id: Id, url: Url = URL, key: Key = None) -> None:
-    """Cancel a job; what it has finished is kept."""
+    """Cancel a job. Finished parts are kept."""
     with _client(url, key) as client:
         client.cancel(id)
         typer.echo(f"{id} {client.wait(id, 0.2)['state']}")
@@ -302,11 +308,11 @@ def errors(id: Id, url: Url = URL, key: Key = None, as_json: options.Json = Fals
 @jobs.command("result")
 def result(
     id: Id,
-    out: Annotated[Path, typer.Option("--out", "-o", help="File to write: .zip, .jsonl or .csv")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="File to write: .zip, .jsonl or .csv.")],
     sort: Annotated[
         str,
         typer.Option(
-            help="Order of the segments: corpus; doubt, least certain first; given, least certain given label first."
+            help="Order of the segments: corpus, doubt (least certain answer first) or given (least certain given label first)."
         ),
     ] = "corpus",
     url: Url = URL,

@@ -28,7 +28,7 @@ def label(
     ],
     segments: Annotated[
         Path | None,
-        typer.Argument(help="Its segmentation, in any annotation format; omitted for a folder.", metavar="[SEGMENTS]"),
+        typer.Argument(help="Its segmentation, in any annotation format; omit it for a folder.", metavar="[SEGMENTS]"),
     ] = None,
     model: options.Model = "default",
     tier: options.Tier = None,
@@ -38,7 +38,7 @@ def label(
     raw: options.Raw = None,
     channel: Annotated[
         str,
-        typer.Option(help="Channel to read: an index from 0, or mix. Default: the one that SEGMENTS names, or mix."),
+        typer.Option(help="Channel to read: an index from 0, or mix. Default: the one named in SEGMENTS, or mix."),
     ] = "mix",
     n_best: Annotated[
         int, typer.Option("--n-best", "-n", help="Number of labels to list per segment.", min=1, max=1000)
@@ -64,9 +64,7 @@ def label(
     ] = 0,
     words: Annotated[
         bool,
-        typer.Option(
-            "--words", help="Show how probable it is that all labels of each word are right (table and JSON)."
-        ),
+        typer.Option("--words", help="Show the probability that all labels of each word are right (table and JSON)."),
     ] = False,
     hidden: Annotated[
         bool, typer.Option("--hidden", help="Add the posteriors of the model's hidden variables (JSON).")
@@ -81,12 +79,12 @@ def label(
         typer.Option(
             "--format",
             "-f",
-            help="table, json, or an annotation format. Default: from the name of --out; for a folder, each input's own.",
+            help="table, json, or an annotation format. Default: from the name of --out; for a folder, that of each input.",
         ),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="File to write instead of standard output; for a folder, a folder."),
+        typer.Option("--out", "-o", help="File to write instead of standard output; a folder if AUDIO is one."),
     ] = None,
     doubtful: Annotated[
         int,
@@ -101,14 +99,14 @@ def label(
     ] = None,
     plot: Annotated[
         Path | None,
-        typer.Option("--plot", help="Draw spectrogram, tiers and certainty into this .png, .svg or .pdf file."),
+        typer.Option("--plot", help="Draw the spectrogram, tiers and certainty to this .png, .svg or .pdf file."),
     ] = None,
 ) -> None:
     """Label the segments of recordings.
 
-    A segment's certainty is the support of its given label if the model knows that label: the probability that it is
-    right, in view of the sound and of all other given labels. Without such a label it is the posterior of the answer. The
-    two are ranked separately.
+    A segment's certainty is the support of its given label, if the model knows that label: the probability that the label
+    is right, given the sound and all other labels. Otherwise it is the posterior of the answer. The two are ranked
+    separately.
     """
     from phonechain.app.labelling.extras import Extras
 

@@ -11,25 +11,23 @@ from phonechain.features.errors import SettingsError
 
 Corpus = Annotated[Path, typer.Argument(help="Folder of recordings with annotations beside them.", metavar="CORPUS")]
 Model = Annotated[str, typer.Option("--model", "-m", help="Model file, or default for the shipped model.")]
-Tier = Annotated[
-    str | None, typer.Option(help="Tier that holds the phones. Default: recognised by its name or content.")
-]
+Tier = Annotated[str | None, typer.Option(help="Tier with the phones. Default: recognised by its name or content.")]
 Layout = Annotated[str | None, typer.Option(help="Corpus layout, folder or timit. Default: recognised.")]
 SpeakerTable = Annotated[
     Path | None, typer.Option("--table", help="Table of speakers and splits. Default: utterances.tsv in the corpus.")
 ]
-Drop = Annotated[list[str] | None, typer.Option(help="Label to leave out; repeatable.")]
+Drop = Annotated[list[str] | None, typer.Option(help="Label to exclude; repeatable.")]
 Fix = Annotated[
-    bool, typer.Option("--fix", help="Drop segments of zero length, sort the others, remove overlaps of up to 10 ms.")
+    bool, typer.Option("--fix", help="Drop segments of zero length, sort the rest, and remove overlaps of up to 10 ms.")
 ]
 Recording = Annotated[
     str | None,
     typer.Option(
-        "--utterance", help="Recording to take from a file that holds several. Default: the one named as the sound."
+        "--utterance", help="Recording to read from a file with several. Default: the one named like the sound file."
     ),
 ]
 Shift = Annotated[
-    str, typer.Option(help="Seconds to add to every time; start: the annotation begins at 0.", metavar="SECONDS")
+    str, typer.Option(help="Seconds to add to every time, or start to move the annotation to 0.", metavar="SECONDS")
 ]
 Raw = Annotated[
     str | None,
@@ -38,18 +36,18 @@ Raw = Annotated[
     ),
 ]
 Spread = Annotated[
-    float, typer.Option(help="Expected error (seconds) of the given boundaries, for --refine.", min=0.001)
+    float, typer.Option(help="With --refine: expected error of the given boundaries, in seconds.", min=0.001)
 ]
 Pronunciations = Annotated[
     Path | None, typer.Option("--dictionary", "-d", help="Pronunciation dictionary, in the format of MFA or Kaldi.")
 ]
-Language = Annotated[str, typer.Option(help="Language in which numbers are spelled out.")]
+Language = Annotated[str, typer.Option(help="Language for spelling out numbers.")]
 Channel = Annotated[str, typer.Option(help="Channel to read: an index from 0, or mix.")]
 Normalise = Annotated[
     str | None,
     typer.Option(
-        help="Normalise features over the recording, the speaker (of a folder), or the model's training set alone, which "
-        "makes no answer depend on distant sound. Default: the widest that the model was trained for.",
+        help="Normalise features over the recording, over the speaker (in a folder), or by the model's training set alone, "
+        "so that no answer depends on the rest of the recording. Default: the widest that the model was trained for.",
         metavar="recording|speaker|model",
     ),
 ]
@@ -58,19 +56,17 @@ Decode = Annotated[
     typer.Option(help="posterior: the most probable label of each segment; viterbi: the most probable sequence."),
 ]
 BadSegment = Annotated[
-    str, typer.Option(help="refuse: a bad segment rejects its whole file; skip: it is left without a label.")
+    str, typer.Option(help="For a bad segment: refuse its whole file, or skip it, leaving it without a label.")
 ]
 Gaps = Annotated[
-    str, typer.Option(help="across: the chain continues over gaps; break: a gap longer than --max-gap ends it.")
+    str, typer.Option(help="across: the chain continues across gaps; break: a gap longer than --max-gap ends it.")
 ]
 MaxGap = Annotated[float, typer.Option(help="Longest gap (seconds) within a chain, with --gaps break.")]
 LabelMap = Annotated[
     Path | None,
-    typer.Option("--map", help="File that maps given labels to the model's, JSON or two columns; - for no label."),
+    typer.Option("--map", help="File that maps given labels to the model's: JSON, or two columns with - for no label."),
 ]
-AllSpeakers = Annotated[
-    bool, typer.Option("--all-speakers", help="Label the phone tiers of all speakers of a recording.")
-]
+AllSpeakers = Annotated[bool, typer.Option("--all-speakers", help="Label every speaker's phone tier in a recording.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 

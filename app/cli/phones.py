@@ -22,18 +22,16 @@ def phones(
     what: Annotated[
         str | None,
         typer.Argument(
-            help="A phone set, an annotation file, or a corpus folder; none lists the sets.", metavar="[WHAT]"
+            help="A phone set, an annotation file or a corpus folder; omit it to list the sets.", metavar="[WHAT]"
         ),
     ] = None,
-    to: Annotated[
-        str | None, typer.Option(help="With a phone set: the set that it is folded to.", metavar="SET")
-    ] = None,
+    to: Annotated[str | None, typer.Option(help="With a phone set: the set to fold it to.", metavar="SET")] = None,
     model: options.Model = "default",
     tier: options.Tier = None,
     map_: options.LabelMap = None,
     as_json: options.Json = False,
 ) -> None:
-    """List the phone sets, show one, or show which labels of a file a model knows and by which folding."""
+    """List the phone sets, show one, or show which labels of a file a model knows, and through which folding."""
     from phonechain.features.phones import sets
 
     if what is None:

@@ -12,9 +12,7 @@ from phonechain.app.cli import common, options
 
 
 def presets(
-    preset: Annotated[
-        str | None, typer.Argument(help="Preset whose settings to list with their values.", metavar="[NAME]")
-    ] = None,
+    preset: Annotated[str | None, typer.Argument(help="Preset whose settings to list.", metavar="[NAME]")] = None,
     as_json: options.Json = False,
 ) -> None:
     """List the presets, or the settings of one."""

@@ -15,11 +15,12 @@ PARTS = ("LJ001-0002.*", "README.md", "planted.tsv", "reader/*", "planted/*", "t
 
 
 def samples(
-    folder: Annotated[Path, typer.Argument(help="Folder to write, which must not exist yet.", metavar="FOLDER")],
+    folder: Annotated[Path, typer.Argument(help="Folder to create; it must not exist.", metavar="FOLDER")],
 ) -> None:
-    """Write the sample recordings with their annotations, which the guide works with, to a folder.
+    """Write the guide's sample recordings and annotations to a folder.
 
-    A public-domain reader of US English: 26 sentences, 1,715 phones; a copy of the labels with 40 errors; seven of the texts.
+    26 sentences by a reader of US English (public domain) with 1,715 labelled phones, a copy of the labels with 40 errors, and
+    the transcripts of seven sentences.
     """
     if folder.exists():
         raise SettingsError(f"{folder} already exists; choose another folder", value=str(folder))

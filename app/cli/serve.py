@@ -29,26 +29,25 @@ def serve(
     host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
     port: Annotated[int | None, typer.Option(help="Port to listen on; 0 for any free one.", show_default=False)] = None,
     model: Annotated[Path | None, typer.Option("--model", "-m", help="Model file to serve as default.")] = None,
-    models: Annotated[Path | None, typer.Option(help="Folder of further model files.")] = None,
+    models: Annotated[Path | None, typer.Option(help="Folder of additional model files.")] = None,
     processes: Annotated[
         int | None,
         typer.Option(help="Processes that answer requests; 0 for one per core, at most 4.", show_default=False),
     ] = None,
-    demo: Annotated[
-        bool, typer.Option("--demo", help="Label the sample sentence first, as phonechain demo does.")
-    ] = False,
+    demo: Annotated[bool, typer.Option("--demo", help="Label a sample sentence first, like phonechain demo.")] = False,
 ) -> None:
-    """Run the HTTP service. PHONECHAIN_ variables hold the other settings."""
-    from phonechain.app import settings
+    """Run the HTTP service. All other settings are PHONECHAIN_ environment variables."""
+    from phonechain.app import environment
+    from phonechain.app.settings import cores
 
-    known = settings.load(host=host, port=port, model=model, models=models, processes=processes)
-    settings.check_locations(known)
+    known = environment.load(host=host, port=port, model=model, models=models, processes=processes)
+    environment.check_locations(known)
     # Before numpy and torch are loaded: their thread pools read it once. scoring.set_threads gives torch its own.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     from phonechain.app.ops import logs
 
     logs.configure(known.log_format, known.log_level)
-    for line in settings.unknown_variables():
+    for line in environment.unknown_variables():
         log.warning(line)
     _raise_file_limit()
     listening = _listen(known.host, known.port)
@@ -65,7 +64,7 @@ def serve(
             print(f"listening on {address}, a page for reviewing labels; its interface is documented at {address}/docs")
             print(f"try:\n  {curl(address)}", flush=True)
 
-        shared = Shared(known.processes or min(MOST_PROCESSES, settings.cores()))
+        shared = Shared(known.processes or min(MOST_PROCESSES, cores()))
         if shared.processes > 1:
             from phonechain.app.http.processes import split
 
@@ -101,7 +100,7 @@ def _check_database(known: Settings) -> None:
 
 
 def _raise_file_limit() -> None:
-    """As many open files as the system lets this process have: each connection is one."""
+    """Raise the limit on open files as far as the system allows: each connection needs one."""
     try:
         import resource
     except ImportError:  # Windows

@@ -42,8 +42,8 @@ def train(
     preset: Annotated[
         str,
         typer.Option(
-            help="System to train; `phonechain presets` lists them, and auto lets them and the base as it is compete on parts "
-            "of the corpus."
+            help="System to train; `phonechain presets` lists them. auto compares several, and the unchanged base, on parts of "
+            "the corpus."
         ),
     ] = "spn-lc-crf",
     base: Annotated[
@@ -67,17 +67,21 @@ def train(
     fold: Annotated[
         bool,
         typer.Option(
-            "--fold", help="With --base: spell the corpus's labels as that model does, by the folding that fits."
+            "--fold",
+            help="With --base: spell the corpus's labels as that model does, through the folding that fits best.",
         ),
     ] = False,
     map_: Annotated[
         Path | None,
-        typer.Option("--map", help="File of given labels and labels to train on, JSON or two columns; - is none."),
+        typer.Option(
+            "--map",
+            help="File that maps the corpus's labels to others to train on: JSON, or two columns with - for no label.",
+        ),
     ] = None,
     drop: options.Drop = None,
     set_: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Change a setting (all are listed below); repeatable."),
+        typer.Option("--set", metavar="KEY=VALUE", help="Change a setting (listed below); repeatable."),
     ] = None,
     epochs: Annotated[int | None, typer.Option(help="Maximum number of passes over the corpus.")] = None,
     seed: Annotated[int | None, typer.Option(help="Random seed.")] = None,
@@ -85,7 +89,7 @@ def train(
         Path | None,
         typer.Option(
             "--run-dir",
-            help="Folder for computed features and the checkpoint, kept. Default: OUT.run, removed on success.",
+            help="Folder for features and the checkpoint, kept after training. Default: OUT.run, removed on success.",
         ),
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Resume an interrupted run from its checkpoint.")] = False,
@@ -95,20 +99,20 @@ def train(
     flat_start: Annotated[
         bool,
         typer.Option(
-            "--flat-start", help="spn-semi-crf: learn without boundaries, from the order of the labels alone."
+            "--flat-start", help="With spn-semi-crf: learn without boundaries, from the order of the labels alone."
         ),
     ] = False,
     dictionary: Annotated[
         str | None,
         typer.Option(
             metavar="FILE|english",
-            help="With --flat-start: learn from the transcripts beside the recordings, whose words are looked up here.",
+            help="With --flat-start: learn from transcripts beside the recordings, with the pronunciations in this dictionary.",
         ),
     ] = None,
-    name: Annotated[str | None, typer.Option(help="Model card: name. Default: that of the model file.")] = None,
+    name: Annotated[str | None, typer.Option(help="Model card: name. Default: the name of the model file.")] = None,
     licence: Annotated[str, typer.Option(help="Model card: licence.")] = "",
-    data: Annotated[str, typer.Option(help="Model card: what the training data is.")] = "",
-    limits: Annotated[str, typer.Option(help="Model card: what the model is not good for.")] = "",
+    data: Annotated[str, typer.Option(help="Model card: training data.")] = "",
+    limits: Annotated[str, typer.Option(help="Model card: limitations.")] = "",
 ) -> None:
     """Train a model on a corpus."""
     common.check_folder(corpus, "a corpus folder")
@@ -123,15 +127,15 @@ def train(
             name or "", licence, data, limits, command, reading,
         )  # fmt: skip
         if map_ is not None or fold or resume or run_dir is not None:
-            raise SettingsError(f"--map, --fold, --resume and --run-dir: the preset {SEGMENTAL} has none of these")
+            raise SettingsError(f"--map, --fold, --resume and --run-dir: not available with the preset {SEGMENTAL}")
         train_aligner.train(request)
         return
     if flat_start or dictionary is not None:
-        raise SettingsError(f"--flat-start and --dictionary: expected --preset {SEGMENTAL} with them, got {preset}")
+        raise SettingsError(f"--flat-start and --dictionary: expected --preset {SEGMENTAL}, got {preset}")
     run = _run_folder(out, run_dir, resume)
     mapping = common.read_map(map_)
     if fold and base is None:
-        raise SettingsError("--fold: expected --base with a model whose labels are meant, got none")
+        raise SettingsError("--fold: expected --base with the model whose spelling to use, got none")
     start = common.load_model(base).trainable() if base is not None else None
     from phonechain.app.cli.preset_settings import apply_changes
 
@@ -271,8 +275,8 @@ def _print_summary(labeler: PhoneLabeler, out: Path) -> None:
     size = out.stat().st_size / 2**20
     if "candidates" in metrics:
         best, others = metrics["candidates"][0], len(metrics["candidates"]) - 1
-        name = "the base as it is" if best["kept"] else f"{best['preset']}{' from the base' if best['warm'] else ''}"
-        typer.echo(f"chosen: {name}, before {others} others")
+        name = "the base, unchanged" if best["kept"] else f"{best['preset']}{' from the base' if best['warm'] else ''}"
+        typer.echo(f"chosen: {name}, best of {others + 1} candidates")
     kept = metrics["best_epoch"]
     weights = f"after epoch {kept} of {metrics['epochs']}" if kept else "with the base's weights"
     typer.echo(

@@ -194,7 +194,7 @@ def _describe_keys(schema: dict[str, Any]) -> None:
             operation["security"] = [{}, {"key": []}]
             for status, slug in (("401", "key-missing"), ("403", "key-scope"), ("429", "rate-limit")):
                 content = {MEDIA_TYPE: {"schema": {"$ref": _REF.format(model="Problem")}}}
-                text = f"`{TYPES[slug].uri}`: {TYPES[slug].title.lower()}"
+                text = f"`{TYPES[slug].uri}`: {TYPES[slug].title}"
                 operation["responses"].setdefault(status, {"description": text, "content": content})
 
 
@@ -246,6 +246,6 @@ def _describe_classify(operation: dict[str, Any]) -> None:
         problem: dict[str, Any] = {"schema": {"$ref": _REF.format(model="Problem")}}
         if known and str(status) in known["problems"]:
             problem["example"] = known["problems"][str(status)]["answer"]
-        text = "; ".join(f"`{TYPES[slug].uri}`: {TYPES[slug].title.lower()}" for slug in slugs)
+        text = "; ".join(f"`{TYPES[slug].uri}`: {TYPES[slug].title}" for slug in slugs)
         responses[str(status)] = {"description": text, "content": {MEDIA_TYPE: problem}}
     operation["responses"] = responses

@@ -1,4 +1,4 @@
-"""What the description of the interface says of all operations: names, tags, headers of answers, events, webhooks."""
+"""The parts of the OpenAPI description shared by all operations: names, tags, headers, events, webhooks."""
 
 from __future__ import annotations
 
@@ -11,27 +11,28 @@ from phonechain.app.http.uploads import BINARY
 from phonechain.app.schemas.jobs import JobOut, Progress, State
 
 DESCRIPTION = """
-Phonechain labels the phones of speech and says how sure it is of each.
+Phonechain labels the phones in speech and says how certain each label is.
 
-One recording is labelled by `POST /classify`, aligned with its transcript by `POST /align`; a corpus is a job. Every error is
-a problem document (RFC 9457): decide by its `type`, show its `detail`. Requests need `Authorization: Bearer KEY` once the
-service has keys. What is busy is answered 503, and above a rate 429, both with `Retry-After`; an `Idempotency-Key` makes
-`POST /jobs` safe to repeat. `X-Request-ID` names a request in the log of the service.
+`POST /classify` labels one recording, and `POST /align` aligns one with its transcript; use jobs for corpora. Every error is
+a problem document (RFC 9457): test its `type`, and show its `detail` to people. Once the service has keys, requests need
+`Authorization: Bearer KEY`. A busy service answers 503, and one over a rate limit 429, both with `Retry-After`; an
+`Idempotency-Key` makes it safe to repeat `POST /jobs`. `X-Request-ID` identifies a request in the log of the service.
 
-`phonechain.client` in Python has `Client` and `AsyncClient`; clients in other languages can be generated from this document.
+The Python module `phonechain.client` has `Client` and `AsyncClient`; clients for other languages can be generated from this
+document.
 """
 
 TAGS = {
     "classify": "Label the segments of one recording.",
     "align": "Find words and phones in one recording.",
-    "corpora": "Recordings with their segmentations, for jobs.",
-    "jobs": "Training, labelling and evaluation that outlive their request.",
-    "models": "What is loaded, what was trained or uploaded, and other names for it.",
-    "reviews": "Recordings that people check, with the model's answer.",
+    "corpora": "Recordings and their annotations, for jobs.",
+    "jobs": "Training, labelling, alignment and evaluation of whole corpora.",
+    "models": "Models loaded at start-up, trained or uploaded, and aliases for them.",
+    "reviews": "Recordings for people to check, with the model's answers.",
     "label studio": "A machine learning backend for Label Studio.",
-    "keys": "API keys, for those with the scope admin.",
-    "health": "For whoever supervises the service.",
-    "problems": "What the types of problem documents mean.",
+    "keys": "API keys; these requests need the scope admin.",
+    "health": "For monitoring the service.",
+    "problems": "The types of problem documents.",
 }
 
 SINGULAR = {
@@ -42,13 +43,13 @@ NOUNS = frozenset({"corpus"})
 """Last parts of an address that are made by POST; others are done: cancel, undo."""
 
 HEADERS: dict[str, dict[str, Any]] = {
-    "X-Request-ID": {"description": "The request in the log of the service.", "schema": {"type": "string"}},
-    "Location": {"description": "Where the new resource is.", "schema": {"type": "string", "format": "uri-reference"}},
-    "Retry-After": {"description": "Seconds after which to ask again.", "schema": {"type": "integer"}},
+    "X-Request-ID": {"description": "Identifies the request in the log of the service.", "schema": {"type": "string"}},
+    "Location": {"description": "Address of the new resource.", "schema": {"type": "string", "format": "uri-reference"}},
+    "Retry-After": {"description": "Seconds to wait before repeating the request.", "schema": {"type": "integer"}},
     "Idempotency-Replayed": {
-        "description": "`true` where this is the answer to an earlier request with the same key.", "schema": {"type": "string"},
+        "description": "`true` if this is the answer to an earlier request with the same key.", "schema": {"type": "string"},
     },
-    "Allow": {"description": "The methods that the address takes.", "schema": {"type": "string"}},
+    "Allow": {"description": "The methods that the address supports.", "schema": {"type": "string"}},
 }  # fmt: skip
 
 
@@ -68,7 +69,7 @@ class JobEvent(BaseModel):
 
 
 class JobWebhook(BaseModel):
-    """What a webhook receives when a job has ended (Standard Webhooks)."""
+    """The body of a webhook, sent when a job has ended (Standard Webhooks)."""
 
     type: str = Field(description="`job.succeeded`, `job.failed` or `job.cancelled`.")
     timestamp: str = Field(description="When the job ended (RFC 3339).")

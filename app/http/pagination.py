@@ -10,8 +10,8 @@ from fastapi import Query
 
 from phonechain.app.problems.errors import InvalidRequest
 
-Limit = Annotated[int, Query(ge=1, le=200, description="Most entries of a page.")]
-Cursor = Annotated[str | None, Query(description="`next` of the page before.", max_length=200)]
+Limit = Annotated[int, Query(ge=1, le=200, description="Maximum number of entries on a page.")]
+Cursor = Annotated[str | None, Query(description="`next` of the previous page.", max_length=200)]
 
 
 def encode_cursor(key: str) -> str:

@@ -6,7 +6,7 @@ import importlib
 import threading
 from typing import Any
 
-from phonechain.app import settings
+from phonechain.app import environment
 from phonechain.app.ops import logs
 
 
@@ -25,6 +25,6 @@ def _load() -> None:
 
 def dask_setup(worker: Any) -> None:
     """Called by Dask with the worker."""
-    known = settings.load()
+    known = environment.load()
     logs.configure(known.log_format, known.log_level)
     threading.Thread(target=_load, name="warm", daemon=True).start()

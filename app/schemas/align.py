@@ -1,4 +1,4 @@
-"""What `POST /align` and `POST /recognize` take and give."""
+"""Schemas of `POST /align` and `POST /recognize`: requests and answers."""
 
 from __future__ import annotations
 
@@ -18,25 +18,24 @@ from phonechain.app.schemas.classify import (
 )
 
 MAX_DICTIONARY = 16 * 2**20
-"""Characters of a dictionary that comes with a request."""
+"""Characters of a dictionary in a request."""
 
 Oov = Literal["guess", "refuse"] | None
 OOV = (
-    "What becomes of words that the dictionary lacks: `guess` their pronunciation from their letters, and mark it as "
-    "guessed, or `refuse` the transcript, naming all of them. Left out: `guess` with the English dictionary, `refuse` "
-    "with one's own."
+    "For words missing from the dictionary: `guess` their pronunciation from the spelling and mark it as guessed, or "
+    "`refuse` the transcript and list them all. Default: `guess` with the English dictionary, `refuse` with your own."
 )
 
 
 class RecognizeOptions(BaseModel):
-    """The options of `POST /recognize`, by the same names in the query, in a form and in a JSON body."""
+    """The options of `POST /recognize`, with the same names in the query, in a form and in a JSON body."""
 
     model_config = ConfigDict(extra="forbid")
 
     channel: Annotated[int | Literal["mix"], BeforeValidator(parse_channel)] = Field(
         "mix", description="Channel of the sound: an index from 0, or `mix` for the mean of all."
     )
-    format: str = Field("json", description="`json`, or the name of an annotation format, which gives a file.")
+    format: str = Field("json", description="`json`, or an annotation format, which gives a file.")
 
     @field_validator("format")
     @classmethod
@@ -51,71 +50,75 @@ class AlignOptions(RecognizeOptions):
     """The options of `POST /align`."""
 
     text: str | None = Field(None, description="The transcript.", max_length=200_000)
-    phones: bool = Field(False, description="The transcript is phones with blanks between them, not words.")
-    language: str = Field("en", description="Language in which numbers are read out.", max_length=20)
-    tier: str | None = Field(None, description="Tier of an annotation that holds the words or phones.")
+    phones: bool = Field(False, description="The transcript consists of phones separated by spaces, not of words.")
+    language: str = Field("en", description="Language for spelling out numbers.", max_length=20)
+    tier: str | None = Field(None, description="Tier of the annotation with the words or phones.")
     refine: bool = Field(False, description="Move the boundaries of an annotation to where they fit best nearby.")
     spread: float = Field(
-        0.03, gt=0, le=1, description="Seconds by which given boundaries are thought to be off, with `refine`."
+        0.03, gt=0, le=1, description="With `refine`: expected error of the given boundaries, in seconds."
     )
     dictionary: str | None = Field(
         None,
-        description="Pronunciations that are used instead of the English ones, in MFA's format.",
+        description="Pronunciations to use instead of the English ones, in MFA's format.",
         max_length=MAX_DICTIONARY,
     )
     oov: Oov = Field(None, description=OOV)
 
 
 class AlignBody(AlignOptions):
-    """One request as JSON."""
+    """A request as JSON."""
 
     audio: Annotated[bytes, BeforeValidator(_parse_base64, json_schema_input_type=str)] = Field(
-        description="A whole sound file, in base64.", json_schema_extra={"contentEncoding": "base64"}
+        description="A complete sound file, in base64.", json_schema_extra={"contentEncoding": "base64"}
     )
 
 
 class RecognizeBody(RecognizeOptions):
-    """One request as JSON."""
+    """A request as JSON."""
 
     audio: Annotated[bytes, BeforeValidator(_parse_base64, json_schema_input_type=str)] = Field(
-        description="A whole sound file, in base64.", json_schema_extra={"contentEncoding": "base64"}
+        description="A complete sound file, in base64.", json_schema_extra={"contentEncoding": "base64"}
     )
 
 
 class AlignedSegmentOut(BaseModel):
-    """A phone and how certain it is."""
+    """A phone and its certainty."""
 
     start: float = Field(description="Seconds.")
     end: float = Field(description="Seconds.")
     label: str
-    start_interval: list[float] = Field(description="The central interval that holds 90 % of the start's posterior.")
-    within_20_ms: float = Field(description="Probability that the start is within 20 ms of where it is put.")
-    posterior: float = Field(description="Probability of the label by the sound alone, over the segment.")
-    n_best: list[Alternative] = Field(description="What is heard there, the most probable first.")
-    word: int | None = Field(description="Index of its word; null for a silence.")
-    given_start: float | None = Field(None, description="Where the start was before refining.")
+    start_interval: list[float] = Field(description="Central interval with 90 % of the posterior of the start.")
+    within_20_ms: float = Field(description="Probability that the true start is within 20 ms of `start`.")
+    posterior: float = Field(description="Probability of the label from the sound alone, over the segment.")
+    n_best: list[Alternative] = Field(description="The most probable labels there, in decreasing order.")
+    word: int | None = Field(description="Index of its word; null for silence.")
+    given_start: float | None = Field(None, description="The start before refining.")
     given_within_20_ms: float | None = Field(
-        None, description="Probability that the start is within 20 ms of where it was before refining."
+        None, description="Probability that the true start is within 20 ms of `given_start`."
     )
 
 
 class AlignedWordOut(BaseModel):
-    """A word with the pronunciation that fits best."""
+    """A word with its best-fitting pronunciation."""
 
     word: str
-    written: str = Field(description="The transcript's token that the word comes from.")
+    written: str = Field(description="The word as written in the transcript.")
     start: float
     end: float
     pronunciation: list[str]
-    guessed: bool = Field(False, description="Whether no dictionary has the word: its phones were guessed.")
-    posterior: float = Field(description="Of this pronunciation among the word's, given the transcript.")
+    guessed: bool = Field(
+        False, description="Whether the pronunciation was guessed, because no dictionary has the word."
+    )
+    posterior: float = Field(
+        description="Posterior of this pronunciation among those of the word, given the transcript."
+    )
     segments: list[int] = Field(description="Indices of its phones.")
 
 
 class TranscriptOut(BaseModel):
-    """How well the sound bears the transcript out."""
+    """How well the transcript fits the sound."""
 
-    log_posterior: float = Field(description="Log of its posterior among everything that could have been said, nats.")
+    log_posterior: float = Field(description="Log posterior of the transcript among all sequences of phones, nats.")
     log_posterior_per_phone: float
 
 
@@ -124,7 +127,7 @@ class AlignAnswer(BaseModel):
 
     model: ModelReference
     duration: float
-    input: Literal["words", "phones", "refine"] = Field(description="What the transcript was taken for.")
+    input: Literal["words", "phones", "refine"] = Field(description="How the transcript was interpreted.")
     tier: str | None
     transcript: TranscriptOut
     words: list[AlignedWordOut]
@@ -133,7 +136,7 @@ class AlignAnswer(BaseModel):
 
 
 class RecognizeAnswer(BaseModel):
-    """Phones heard in sound alone."""
+    """Phones found from the sound alone."""
 
     model: ModelReference
     duration: float
@@ -147,7 +150,7 @@ _REF = "#/components/schemas/{model}"
 def describe(
     answer: type[BaseModel], body: type[BaseModel], options: type[BaseModel], files: dict[str, str]
 ) -> dict[str, Any]:
-    """What the interface's description says of a route that reads its body itself; models by reference, see `models`."""
+    """The OpenAPI description of a route that reads its body itself; models by reference, see `models`."""
     form = options.model_json_schema(ref_template=_REF)["properties"] | {
         name: {"type": "string", "format": "binary", "description": text} for name, text in files.items()
     }

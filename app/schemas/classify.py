@@ -1,4 +1,4 @@
-"""What `POST /classify` takes and gives: the options, the JSON body, the answer."""
+"""Schemas of `POST /classify`: the options, the JSON body, the answer."""
 
 from __future__ import annotations
 
@@ -82,26 +82,26 @@ class FurtherAnswers(BaseModel):
 
     all_speakers: bool = Field(
         False,
-        description="Label the phone tiers of all speakers of the recording (`A - phones`, `phones@B`), each a chain of its "
-        "own: the answer has a member `tiers` with an answer for each, an annotation file new tiers for each. In the rows of a "
-        "job each tier is a row.",
+        description="Label the phone tiers of all speakers in the recording (`A - phones`, `phones@B`), each as a separate "
+        "chain. The answer has a member `tiers` with one answer per tier; an annotation file gets new tiers for each; a job "
+        "has one row per tier.",
     )
     sequences: int = Field(
         0,
         ge=0,
-        description="Also answer so many of the most probable label sequences with their probabilities, the probability of "
-        "the answered labels as a sequence, and the entropies of the sequence and of each segment (JSON; recordings of up "
-        "to 2,000 segments, and 10,000 segments times sequences).",
+        description="Add this many of the most probable label sequences with their probabilities, the probability of the "
+        "answered labels as a sequence, and the entropies of the sequence and of each segment (JSON only; up to 2,000 "
+        "segments, and 10,000 segments times sequences).",
     )
     words: bool = Field(
         False,
-        description="Also answer the confidence of each word of the annotation's tier of words: the probability that all "
-        "of its answered labels are right (JSON).",
+        description="Add a confidence for each word in the annotation's word tier: the probability that all of its answered "
+        "labels are right (JSON only).",
     )
     hidden: bool = Field(
         False,
-        description="Also answer the posteriors of the model's hidden variables, given the answered label of each segment "
-        "(JSON).",
+        description="Add the posteriors of the model's hidden variables, given the answered label of each segment (JSON "
+        "only).",
     )
 
     @property
@@ -111,28 +111,28 @@ class FurtherAnswers(BaseModel):
 
 
 class ClassifyOptions(FurtherAnswers):
-    """The options of `POST /classify`, by the same names in the query, in a form and in a JSON body."""
+    """The options of `POST /classify`, with the same names in the query, in a form and in a JSON body."""
 
     model_config = ConfigDict(extra="forbid")
 
     model: str = Field("default", description="Name of the model; GET /models lists them.", max_length=200)
     tier: str | None = Field(
-        None, description="Tier of the annotation that holds the segments; left out, the service chooses and says so."
+        None, description="Tier of the annotation with the segments. Default: chosen by the service, which says so."
     )
     utterance: str | None = Field(
         None,
-        description="Which recording is meant, where the annotation holds several (CTM, MLF and others); left out, the one "
-        "with the name of the sound's file.",
+        description="Recording to read from an annotation with several (CTM, MLF and others). Default: the one named like "
+        "the sound file.",
         max_length=1000,
     )
     shift: Annotated[float | Literal["start"], BeforeValidator(parse_shift)] = Field(
         0.0,
-        description="Seconds to add to every time of the annotation, or `start`, which has its time line begin at 0: for "
-        "an annotation that was cut out of a longer one and kept its times.",
+        description="Seconds to add to every time of the annotation, or `start` to move its first time to 0: for an "
+        "annotation that was cut out of a longer one and kept its times.",
     )
     channel: Annotated[int | Literal["mix"], BeforeValidator(parse_channel)] = Field(
         "mix",
-        description="Channel of the sound: an index from 0, or `mix` for the mean of all, unless the annotation names one.",
+        description="Channel of the sound: an index from 0, or `mix` for the mean of all. An annotation may name another.",
     )
     raw: Annotated[RawFormat | None, BeforeValidator(parse_raw), WithJsonSchema(_RAW_SCHEMA)] = Field(
         None,
@@ -140,51 +140,48 @@ class ClassifyOptions(FurtherAnswers):
         + ", ".join(f"`{name}`" for name in ENCODINGS)
         + ".",
     )
-    n_best: int = Field(1, ge=1, description="How many labels to list for each segment, the likeliest first.")
+    n_best: int = Field(1, ge=1, description="Number of labels to list for each segment, most probable first.")
     decode: Literal["posterior", "viterbi"] = Field(
         "posterior",
-        description="`posterior`: the likeliest label of each segment; `viterbi`: the likeliest sequence of labels.",
+        description="`posterior`: the most probable label of each segment; `viterbi`: the most probable label sequence.",
     )
     normalise: Literal["model", "recording"] | None = Field(
         None,
-        description="Over what sound features are normalised: `recording`, this one's, or `model`, the training set's "
-        "alone, so that no answer depends on what else is in the recording; left out, the first where the model was "
-        "trained for it. The answer says which it was.",
+        description="How to normalise features: over this `recording`, or by the training set alone (`model`), so that no "
+        "answer depends on the rest of the recording. Default: `recording` if the model was trained for it. The answer says "
+        "which was used.",
     )
     fix: bool = Field(
         False,
-        description="Drop segments of zero length, sort the others and remove overlaps of up to 10 ms; each repair is a "
+        description="Drop segments of zero length, sort the rest and remove overlaps up to 10 ms; each repair gives a "
         "warning.",
     )
     on_bad_segment: Literal["refuse", "skip"] = Field(
         "refuse",
-        description="What a segment does that does not fit: `refuse` the request, or be skipped, which gives it a null "
-        "label with the reason, and a warning.",
+        description="For an invalid segment: `refuse` the request, or `skip` the segment, which then has a null label, a "
+        "reason and a warning.",
     )
     gaps: Literal["across", "break"] = Field(
         "across",
-        description="Where segments do not touch: `across` lets the chain run on as if they did; `break` begins a new "
-        "sequence after each gap longer than `max_gap`, so that neither the chain nor the model's window of several "
-        "segments reaches across.",
+        description="Where segments do not touch: `across` continues the chain as if they did; `break` starts a new sequence "
+        "after each gap longer than `max_gap`, so that neither the chain nor the model's window of segments crosses it.",
     )
     max_gap: float = Field(
-        MAX_GAP, ge=0, allow_inf_nan=False, description="Seconds; a longer gap breaks the chain with `gaps=break`."
+        MAX_GAP, ge=0, allow_inf_nan=False, description="Longest gap (seconds) within a chain, with `gaps=break`."
     )
-    entropy: bool = Field(
-        False, description="Also answer the entropy of each segment's posterior over all labels, in nats."
-    )
+    entropy: bool = Field(False, description="Add the entropy of each segment's posterior over all labels, in nats.")
     pronunciation: bool = Field(
-        False, description="Also answer how well each segment fits its given label: goodness of pronunciation."
+        False, description="Add how well each segment fits its given label: goodness of pronunciation."
     )
     map: LabelMap = Field(
         None,
-        description="Which label of the model each given label stands for, where no folding finds it: an object, or lines "
-        "of given label, tab, label of the model; null or `-` for labels that are not compared.",
+        description="Maps given labels that no folding covers to the model's labels: an object, or lines of given label, "
+        "tab, model's label; null or `-` for labels not to be compared.",
     )
     format: str = Field(
         "json",
-        description="Format of the answer: `json`, or the name of an annotation format, which gives an annotation file "
-        "with the labels and the posteriors as new tiers.",
+        description="Format of the answer: `json`, or an annotation format, which gives an annotation file with the labels "
+        "and posteriors as new tiers.",
     )
 
     @property
@@ -217,13 +214,11 @@ def answer_formats() -> list[str]:
 
 
 class SegmentIn(BaseModel):
-    """A stretch of sound, in seconds. Further members are ignored, so the segments of an answer can be sent again."""
+    """A stretch of sound, in seconds. Other members are ignored, so the segments of an answer can be sent again."""
 
     start: float = Field(allow_inf_nan=False, description="Seconds from the beginning of the sound.")
     end: float = Field(allow_inf_nan=False, description="Seconds from the beginning of the sound.")
-    label: str | None = Field(
-        None, description="The label it is thought to have: its posterior and rank are answered too."
-    )
+    label: str | None = Field(None, description="The expected label; the answer gives its posterior and rank.")
 
     def to_segment(self) -> Segment:
         return Segment(self.start, self.end, self.label or None)
@@ -239,16 +234,16 @@ def _parse_base64(value: Any) -> Any:
 
 
 class ClassifyBody(ClassifyOptions):
-    """One request as JSON."""
+    """A request as JSON."""
 
     audio: Annotated[bytes, BeforeValidator(_parse_base64, json_schema_input_type=str)] = Field(
-        description="A whole sound file, in base64.", json_schema_extra={"contentEncoding": "base64"}
+        description="A complete sound file, in base64.", json_schema_extra={"contentEncoding": "base64"}
     )
     segments: list[SegmentIn] = Field(description="The segments, in order.")
 
 
 class Alternative(BaseModel):
-    """A label that the segment may have."""
+    """A candidate label."""
 
     label: str
     posterior: float
@@ -259,37 +254,37 @@ class PronunciationOut(BaseModel):
 
     log_posterior: float = Field(description="Log posterior of the given label (LPP; Hu et al. 2015).")
     log_ratio: float = Field(
-        description="Log of its ratio to the best other label's (LPR; Hu et al. 2015); above 0 where it is the answer."
+        description="Log ratio to the best other label (LPR; Hu et al. 2015); above 0 if it is the answer."
     )
     goodness: float = Field(
-        description="The ratio to the best of all labels, so 0 at most, per frame of 10 ms (GOP; Witt and Young 2000)."
+        description="Log ratio to the best of all labels, so at most 0, per frame of 10 ms (GOP; Witt and Young 2000)."
     )
 
 
 class LabelledSegmentOut(BaseModel):
-    """A segment with its label. `given...` are there where the request gave the segment a label."""
+    """A segment with its label. The `given...` members are present if the request gave the segment a label."""
 
     start: float | None = Field(description="Seconds; null where a skipped segment has no finite time.")
     end: float | None = Field(description="Seconds.")
-    label: str | None = Field(description="The label found; null for a segment that was skipped.")
+    label: str | None = Field(description="The answered label; null for a skipped segment.")
     posterior: float | None = Field(description="Probability of that label, from 0 to 1.")
-    n_best: list[Alternative] = Field(description="The likeliest labels, in falling order.")
+    n_best: list[Alternative] = Field(description="The most probable labels, in decreasing order.")
     given: str | None = Field(None, description="The label that the request gave.")
     given_posterior: float | None = Field(None, description="Probability of the given label.")
-    given_rank: int | None = Field(None, description="Rank of the given label, 1 for the likeliest.")
+    given_rank: int | None = Field(None, description="Rank of the given label, 1 for the most probable.")
     compared_as: str | None = Field(
         None,
-        description="The label of the model that `given` was compared with; there only if it is spelled otherwise.",
+        description="The model's label that `given` was compared with; present only if its spelling differs.",
     )
     entropy: float | None = Field(
-        None, description="Of the posterior over all labels, nats; 0 is certainty. There only if it was asked for."
+        None, description="Entropy of the posterior over all labels, nats; 0 is certainty. Present only if requested."
     )
     pronunciation: PronunciationOut | None = Field(
         None,
-        description="How well the segment fits its given label; there only if asked for, and null without a given label "
+        description="How well the segment fits its given label; present only if requested, and null without a given label "
         "that the model knows.",
     )
-    skipped: str | None = Field(None, description="Why the segment was skipped; there only if it was.")
+    skipped: str | None = Field(None, description="Why the segment was skipped; present only if it was.")
 
 
 class RankedSequenceOut(BaseModel):
@@ -301,60 +296,62 @@ class RankedSequenceOut(BaseModel):
 
 
 class SequenceOut(BaseModel):
-    """The labels of a chain as one sequence; with `gaps=break` a recording has several."""
+    """The labels of one chain as a sequence; with `gaps=break` a recording may have several."""
 
-    first: int = Field(description="Its first segment, by its place in `segments`, from 0.")
-    last: int = Field(description="Its last one.")
+    first: int = Field(description="Index in `segments` of its first segment.")
+    last: int = Field(description="Index of its last segment.")
     probability: float = Field(description="Probability that all answered labels are right.")
     log_probability: float
-    entropy: float | None = Field(None, description="Over all sequences, nats; null for chains that cannot say it.")
-    posterior_error: float = Field(
-        0.0, description="How far off a posterior may be: 0 where they are exact; a beam's, with its proven bound."
+    entropy: float | None = Field(
+        None, description="Entropy over all sequences, nats; null for chains that cannot compute it."
     )
-    n_best: list[RankedSequenceOut] = Field(description="The likeliest sequences, in falling order.")
+    posterior_error: float = Field(
+        0.0, description="Bound on the error of the posteriors: 0 if they are exact, above 0 for a beam search."
+    )
+    n_best: list[RankedSequenceOut] = Field(description="The most probable sequences, in decreasing order.")
 
 
 class WordOut(BaseModel):
-    """A word of the annotation, and how sure its labels are."""
+    """A word of the annotation, and the confidence of its labels."""
 
     start: float
     end: float
     label: str
-    first: int = Field(description="Its first segment, by its place in `segments`, from 0.")
-    last: int = Field(description="Its last one.")
+    first: int = Field(description="Index in `segments` of its first segment.")
+    last: int = Field(description="Index of its last segment.")
     confidence: float = Field(description="Probability that the answered labels of all of its segments are right.")
 
 
 class GapsOut(BaseModel):
-    """What was done where segments do not touch."""
+    """How gaps between segments were treated."""
 
     mode: Literal["across", "break"]
-    max_gap: float = Field(description="Seconds; with `break`, a longer gap begins a new sequence.")
-    sequences: int = Field(description="Sequences that were labelled, each a chain of its own.")
+    max_gap: float = Field(description="Seconds; with `break`, a longer gap starts a new sequence.")
+    sequences: int = Field(description="Number of sequences, each labelled as a separate chain.")
 
 
 class FoldingOut(BaseModel):
-    """How the given labels were compared with the model's: one folding for all of them, chosen by what fits most."""
+    """How the given labels were compared with the model's: one folding for all of them, the one that fits most."""
 
     steps: list[str] = Field(
-        description="Its steps, such as `stress`, `case` or `ipa to arpabet`; none: as they stand."
+        description="Its steps, such as `stress`, `case` or `ipa to arpabet`; empty if labels were compared unchanged."
     )
     known: int = Field(description="Given labels that were compared.")
-    unknown: dict[str, int] = Field(description="Given labels that the model has none for, with how often they occur.")
-    unscored: dict[str, int] = Field(description="Noise and labels left out on purpose, with how often they occur.")
+    unknown: dict[str, int] = Field(description="Given labels unknown to the model, with counts.")
+    unscored: dict[str, int] = Field(description="Noise, and labels excluded on purpose, with counts.")
 
 
 class ModelReference(BaseModel):
-    """Which model answered."""
+    """The model that answered."""
 
     name: str
     version: str
 
 
 class NoticeOut(BaseModel):
-    """A warning: the input was usable, and this is what to know about it."""
+    """A warning: the input was usable, but note this."""
 
-    code: str = Field(description="Stable, for programs.")
+    code: str = Field(description="A stable code, for programs.")
     message: str = Field(description="One sentence, for people.")
     pointer: str | None = None
     value: float | str | None = None
@@ -367,7 +364,7 @@ class Timing(BaseModel):
     features: float = Field(description="Decoding and features.")
     queue: float = Field(description="Waiting for the model.")
     model: float = Field(description="Inference of the batch that the request was in.")
-    total: float = Field(description="From the whole request received to the answer written.")
+    total: float = Field(description="From receiving the complete request to writing the answer.")
 
 
 class ClassifyAnswer(BaseModel):
@@ -375,35 +372,33 @@ class ClassifyAnswer(BaseModel):
 
     model: ModelReference
     duration: float = Field(description="Decoded sound, seconds.")
-    tier: str | None = Field(
-        None, description="The tier that the segments came from; null where the request listed them."
-    )
+    tier: str | None = Field(None, description="The tier that the segments came from; null if the request listed them.")
     segments: list[LabelledSegmentOut]
     normalised: Literal["model", "recording", "speaker"] | None = Field(
-        None, description="Over what sound the features were normalised."
+        None, description="How the features were normalised."
     )
-    folding: FoldingOut | None = Field(None, description="There only where the request gave labels.")
+    folding: FoldingOut | None = Field(None, description="Present only if the request gave labels.")
     gaps: GapsOut
-    sequences: list[SequenceOut] | None = Field(None, description="There only with the option `sequences`.")
-    words: list[WordOut] | None = Field(None, description="There only with the option `words`.")
+    sequences: list[SequenceOut] | None = Field(None, description="Present only with the option `sequences`.")
+    words: list[WordOut] | None = Field(None, description="Present only with the option `words`.")
     hidden: list[Any] | None = Field(
         None,
-        description="There only with the option `hidden`: for each of `segments` (null for a skipped one) and each factor "
-        "over single labels a list of its layers, each with the probabilities of the states given the answered label: of "
-        "every child its states, nested layer by layer; of hidden units that each is on.",
+        description="Present only with the option `hidden`. For each segment (null for a skipped one) and each factor over "
+        "single labels, a list of layers with the probabilities of the states given the answered label: for every child its "
+        "states, nested layer by layer; for hidden units, the probability that each is on.",
     )
     warnings: list[NoticeOut]
     timing: Timing | None = None
 
 
 class SpeakersAnswer(BaseModel):
-    """The labels of every speaker's tier of one recording, in the order of the annotation."""
+    """The labels of every speaker's tier in one recording, in the order of the annotation."""
 
     tiers: list[ClassifyAnswer]
 
 
 def round_probability(probability: float | None) -> float | None:
-    """Six significant digits: more than the posteriors are good for."""
+    """Six significant digits: more than the posteriors justify."""
     return None if probability is None or not math.isfinite(probability) else float(f"{probability:.6g}")
 
 
@@ -493,5 +488,5 @@ def segment_to_json(segment: Any, *, entropy: bool, pronunciation: bool = False,
 
 
 def finite_or_none(seconds: float) -> float | None:
-    """A time for JSON, which has no word for what is not finite: null."""
+    """A time for JSON, which cannot represent what is not finite: null."""
     return seconds if math.isfinite(seconds) else None

@@ -1,4 +1,4 @@
-"""What `/corpora` takes and gives."""
+"""Schemas of `/corpora`: requests and answers."""
 
 from __future__ import annotations
 
@@ -15,34 +15,38 @@ class CorpusOptions(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    name: str = Field("corpus", description="For people.", min_length=1, max_length=200, pattern=PLAIN)
-    tier: str | None = Field(None, description="Tier of the phones in the annotations.", max_length=1000, pattern=PLAIN)
+    name: str = Field("corpus", description="A name for people.", min_length=1, max_length=200, pattern=PLAIN)
+    tier: str | None = Field(
+        None, description="Tier with the phones in the annotations.", max_length=1000, pattern=PLAIN
+    )
     holds: Literal["segments", "transcripts", "sound"] = Field(
         "segments",
-        description="What the files beside the recordings are: annotations with `segments`; `transcripts`, as text or in "
-        "annotations, for jobs that align; or nothing that is looked at (`sound`), for jobs that recognise.",
+        description="What the files beside the recordings contain: `segments` (annotations), `transcripts` (text or "
+        "annotations, for align jobs), or `sound` (they are ignored, for recognize jobs).",
     )
-    layout: str | None = Field(None, description="Layout; left out, it is recognised.", max_length=40, pattern=PLAIN)
+    layout: str | None = Field(None, description="Layout. Default: recognised.", max_length=40, pattern=PLAIN)
     table: str | None = Field(
-        None, description="Table of speakers and splits inside the corpus; else utterances.tsv.", max_length=1000,
+        None, description="Table of speakers and splits in the corpus. Default: utterances.tsv.", max_length=1000,
         pattern=PLAIN,
     )  # fmt: skip
-    fix: bool = Field(False, description="Sort segments and remove overlaps of up to 10 ms.")
+    fix: bool = Field(False, description="Sort segments and remove overlaps up to 10 ms.")
     on_bad_segment: Literal["refuse", "skip"] = Field(
         "refuse",
-        description="What a segment does that does not fit: `refuse` its file, or be left out alone; jobs that label the "
-        "corpus then give it a null label with the reason.",
+        description="For an invalid segment: `refuse` its file, or `skip` only the segment; labelling jobs then give it a null "
+        "label with the reason.",
     )
     drop: list[Annotated[str, Field(max_length=200)]] = Field(
-        default_factory=list, description="Labels whose segments are left out.", max_length=1000
+        default_factory=list, description="Labels whose segments to exclude.", max_length=1000
     )
 
 
 class RegisterCorpus(CorpusOptions):
-    """A folder of the server, or a URL, under those that the service allows."""
+    """A folder or URL of the server, below one that the service allows."""
 
     folder: str | None = Field(None, description="Absolute path of a folder.", max_length=4096, pattern=PLAIN)
-    url: str | None = Field(None, description="URL that fsspec opens, such as s3://BUCKET/PREFIX.", max_length=4096)
+    url: str | None = Field(
+        None, description="URL in a form that fsspec opens, such as s3://BUCKET/PREFIX.", max_length=4096
+    )
 
     @model_validator(mode="after")
     def _one(self) -> RegisterCorpus:
@@ -52,7 +56,7 @@ class RegisterCorpus(CorpusOptions):
 
 
 class CorpusProblemOut(BaseModel):
-    """Something wrong with one file."""
+    """A problem with one file."""
 
     file: str
     line: int | None = None
@@ -60,17 +64,17 @@ class CorpusProblemOut(BaseModel):
 
 
 class CorpusOut(BaseModel):
-    """A corpus, with what was found in it."""
+    """A corpus and its contents."""
 
     id: str
     name: str
     source: str = Field(description="`upload`, `folder`, `url` or `list`.")
     utterances: int
-    segments: int | None = Field(description="null where they were not counted: in a corpus by reference.")
-    labels: dict[str, int] = Field(description="How often each label occurs, the most frequent first.")
+    segments: int | None = Field(description="null for a corpus by reference, whose segments are not counted.")
+    labels: dict[str, int] = Field(description="Count of each label, most frequent first.")
     speakers: int
-    splits: dict[str, int] = Field(description="Utterances of each split.")
-    problems: list[CorpusProblemOut] = Field(description="Files that could not be used; 1000 at most.")
+    splits: dict[str, int] = Field(description="Number of utterances in each split.")
+    problems: list[CorpusProblemOut] = Field(description="Files that could not be used; at most 1000.")
     problem_count: int
     warnings: list[dict[str, Any]]
     options: dict[str, Any]
@@ -78,7 +82,7 @@ class CorpusOut(BaseModel):
 
 
 class CorpusPage(BaseModel):
-    """Corpora, the newest first."""
+    """Corpora, newest first."""
 
     corpora: list[CorpusOut]
     next: str | None = Field(None, description="`cursor` of the next page; null on the last one.")

@@ -1,4 +1,4 @@
-"""What the health routes give."""
+"""Schemas of the health routes."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from pydantic import BaseModel, Field
 
 
 class Live(BaseModel):
-    """The event loop turns."""
+    """The process is alive."""
 
     status: str = "alive"
 
 
 class Ready(BaseModel):
-    """Requests are taken."""
+    """The service accepts requests."""
 
     status: str = "ready"
     models: list[str] = Field(description="The models that are loaded.")
-    requests: int = Field(description="Requests that are decoded, waiting or being labelled.")
-    limit: int = Field(description="How many of them there may be.")
+    requests: int = Field(description="Requests being decoded, waiting or being labelled.")
+    limit: int = Field(description="Maximum number of these requests.")
     parts: dict[str, str] = Field(description="`ready` for the models, the database and the scheduler.")

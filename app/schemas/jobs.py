@@ -1,4 +1,4 @@
-"""What `/jobs` takes and gives."""
+"""Schemas of `/jobs`: requests and answers."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class _Asked(BaseModel):
 
     corpus: str = Field(description="Id of the corpus.", max_length=40)
     webhook: str | None = Field(
-        None, description="Address that is called when the job has ended (Standard Webhooks).", max_length=2000
+        None, description="Address to call when the job has ended (Standard Webhooks).", max_length=2000
     )
     resources: dict[Annotated[str, Field(max_length=40)], Annotated[float, Field(gt=0, le=1000)]] = Field(
         default_factory=dict,
-        description='What a worker must offer, such as `{"GPU": 1}`; without such a worker the job waits.',
+        description='Resources that a worker must offer, such as `{"GPU": 1}`; without such a worker the job waits.',
         max_length=8,
     )
 
@@ -44,88 +44,88 @@ class TrainJob(_Asked):
     """Train a model on a corpus; the result is a version of the model `name`."""
 
     kind: Literal["train"]
-    name: str = Field(
-        description="Name of the model that is made.", pattern="^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100
-    )
+    name: str = Field(description="Name of the new model.", pattern="^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)
     preset: str = Field(
         "spn-lc-crf",
-        description="The system to train; `auto` lets several compete on parts of the corpus, with `base` or the shipped "
-        "model as it is and a training that goes on from it; `metrics.candidates` of the result lists them.",
+        description="The system to train. `auto` compares several on parts of the corpus, among them `base` or the shipped "
+        "model, unchanged and as a start; `metrics.candidates` in the result lists them.",
         max_length=100,
     )
     base: str | None = Field(
         None,
-        description="A model to go on from: its settings instead of the preset's, and its weights where its labels hold "
-        "the corpus's and the settings of model and features are the same; `start` in the result says which it was.",
+        description="A model to start from. Its settings replace the preset's, and its weights are kept if it has all labels of "
+        "the corpus and the same settings of model and features; `start` in the result says what was used.",
         max_length=200,
     )
     fold: bool = Field(
-        False, description="With `base`: spell the corpus's labels as that model does, by the folding that fits them."
+        False,
+        description="With `base`: spell the corpus's labels as that model does, through the folding that fits best.",
     )
     map: LabelMap = Field(
         None,
-        description="Labels of the corpus that become others before training, such as two spellings of one; null for labels "
-        "that are not learnt.",
+        description="Labels of the corpus to replace before training, such as one of two spellings; null for labels not to "
+        "learn.",
     )
-    model_settings: dict[str, Any] | None = Field(None, description="Settings of the model instead of the preset's.")
+    model_settings: dict[str, Any] | None = Field(None, description="Settings of the model that replace the preset's.")
     training: dict[str, Any] | None = Field(
-        None, description="Changes to how the preset is trained.", examples=[{"epochs": 20, "seed": 7}]
+        None, description="Changes to the preset's training settings.", examples=[{"epochs": 20, "seed": 7}]
     )
-    split: str | None = Field(None, description="Split to train on; else `train`, or everything.", max_length=200)
+    split: str | None = Field(None, description="Split to train on. Default: `train`, or everything.", max_length=200)
     dev: str | None = Field(
-        None, description="Split to stop and calibrate by; else `dev`, or a tenth of the speakers.", max_length=200
+        None,
+        description="Split for early stopping and calibration. Default: `dev`, or a tenth of the speakers.",
+        max_length=200,
     )
     drop: list[Annotated[str, Field(max_length=200)]] = Field(
-        default_factory=list, description="Labels to leave out.", max_length=1000
+        default_factory=list, description="Labels to exclude.", max_length=1000
     )
     description: Text = ""
     licence: Text = Field("", description="For the model card.")
-    data: Text = Field("", description="What the data is, for the model card.")
-    limits: Text = Field("", description="What the model is not good for, for the model card.")
+    data: Text = Field("", description="The training data, for the model card.")
+    limits: Text = Field("", description="Limitations, for the model card.")
 
 
 class LabelJob(_Asked, FurtherAnswers):
-    """Label every utterance of a corpus. What is asked for beside the labels is in the rows of JSON and, but for `hidden`, in
-    tables of the zip.
+    """Label every utterance of a corpus. Answers beyond the labels are in the JSON rows and, except `hidden`, in tables in
+    the zip.
     """
 
     kind: Literal["label"]
     model: str = Field("default", description="Name, `name@version` or alias of a model.", max_length=200)
     formats: list[str] = Field(
         default_factory=lambda: ["textgrid"],
-        description="Annotation formats of the files in the result; rows of JSON and CSV can be had in any case.",
+        description="Annotation formats of the files in the result; JSON and CSV rows are always available.",
         max_length=len(FORMATS),
     )
-    tier: str | None = Field(None, description="Tier that holds the segments; else the corpus's.", max_length=1000)
+    tier: str | None = Field(None, description="Tier with the segments. Default: that of the corpus.", max_length=1000)
     channel: Annotated[int | Literal["mix"], BeforeValidator(parse_channel)] = Field(
-        "mix", description="Channel, or `mix`."
+        "mix", description="Channel index from 0, or `mix`."
     )
-    n_best: int = Field(1, ge=1, le=1000, description="How many labels to list for each segment.")
+    n_best: int = Field(1, ge=1, le=1000, description="Number of labels to list for each segment.")
     decode: Literal["posterior", "viterbi"] = "posterior"
     normalise: Literal["model", "recording", "speaker"] | None = Field(
         None,
-        description="Over what sound features are normalised: each speaker's recordings, each recording, or the training "
-        "set alone; left out, the first of these that the model was trained for.",
+        description="How to normalise features: over each `speaker`'s recordings, over each `recording`, or by the training "
+        "set alone (`model`). Default: the first of these that the model was trained for.",
     )
-    fix: bool = Field(False, description="Sort the segments and remove overlaps of up to 10 ms.")
+    fix: bool = Field(False, description="Sort the segments and remove overlaps up to 10 ms.")
     on_bad_segment: Literal["refuse", "skip"] | None = Field(
         None,
-        description="What a segment does that does not fit: `refuse` its file, or be skipped, which gives it a null label "
-        "with the reason, and a warning; else what the corpus was taken in with.",
+        description="For an invalid segment: `refuse` its file, or `skip` the segment, which then has a null label, a reason "
+        "and a warning. Default: as for the corpus.",
     )
     gaps: Literal["across", "break"] = Field(
         "across",
-        description="Where segments do not touch: `across` lets the chain run on as if they did; `break` begins a new "
-        "sequence after each gap longer than `max_gap`.",
+        description="Where segments do not touch: `across` continues the chain as if they did; `break` starts a new sequence "
+        "after each gap longer than `max_gap`.",
     )
     max_gap: float = Field(
-        MAX_GAP, ge=0, allow_inf_nan=False, description="Seconds; a longer gap breaks the chain with `gaps=break`."
+        MAX_GAP, ge=0, allow_inf_nan=False, description="Longest gap (seconds) within a chain, with `gaps=break`."
     )
-    entropy: bool = Field(False, description="Also the entropy of each segment's posterior over all labels, in nats.")
+    entropy: bool = Field(False, description="Add the entropy of each segment's posterior over all labels, in nats.")
     map: LabelMap = Field(
         None,
-        description="Which label of the model each given label stands for, where no folding finds it; null for labels that "
-        "are not compared.",
+        description="Maps given labels that no folding covers to the model's labels; null for labels not to be compared.",
     )
 
     _known = field_validator("formats")(check_formats)
@@ -137,11 +137,11 @@ class RecognizeJob(_Asked):
     kind: Literal["recognize"]
     formats: list[str] = Field(
         default_factory=lambda: ["textgrid"],
-        description="Annotation formats of the files in the result; rows of JSON and CSV can be had in any case.",
+        description="Annotation formats of the files in the result; JSON and CSV rows are always available.",
         max_length=len(FORMATS),
     )
     channel: Annotated[int | Literal["mix"], BeforeValidator(parse_channel)] = Field(
-        "mix", description="Channel, or `mix`."
+        "mix", description="Channel index from 0, or `mix`."
     )
     _known = field_validator("formats")(check_formats)
 
@@ -151,19 +151,19 @@ class AlignJob(RecognizeJob):
 
     kind: Literal["align"]  # type: ignore[assignment]
     tier: str | None = Field(
-        None, description="Tier of annotations that holds the words or phones; else the corpus's.", max_length=1000
+        None, description="Tier with the words or phones. Default: that of the corpus.", max_length=1000
     )
     refine: bool = Field(
         False, description="Move the boundaries of annotations to where they fit best nearby; for corpora of segments."
     )
     spread: float = Field(
-        0.03, gt=0, le=1, description="Seconds by which given boundaries are thought to be off, with `refine`."
+        0.03, gt=0, le=1, description="With `refine`: expected error of the given boundaries, in seconds."
     )
-    phones: bool = Field(False, description="Transcripts are phones with blanks between them, not words.")
-    language: str = Field("en", description="Language in which numbers are read out.", max_length=20)
+    phones: bool = Field(False, description="The transcripts consist of phones separated by spaces, not of words.")
+    language: str = Field("en", description="Language for spelling out numbers.", max_length=20)
     dictionary: str | None = Field(
         None,
-        description="Pronunciations that are used instead of the English ones, in MFA's format.",
+        description="Pronunciations to use instead of the English ones, in MFA's format.",
         max_length=MAX_DICTIONARY,
     )
     oov: Oov = Field(None, description=OOV)
@@ -174,15 +174,14 @@ class EvaluateJob(_Asked):
 
     kind: Literal["evaluate"]
     model: str = Field("default", description="Name, `name@version` or alias of a model.", max_length=200)
-    split: str | None = Field(None, description="Split to score; else `test`, or everything.", max_length=200)
+    split: str | None = Field(None, description="Split to score. Default: `test`, or everything.", max_length=200)
     drop: list[Annotated[str, Field(max_length=200)]] = Field(
-        default_factory=list, description="Labels to leave out.", max_length=1000
+        default_factory=list, description="Labels to exclude.", max_length=1000
     )
     decode: Literal["posterior", "viterbi"] = "posterior"
     map: LabelMap = Field(
         None,
-        description="Which label of the model each given label stands for, where no folding finds it; null for labels that "
-        "are not compared.",
+        description="Maps given labels that no folding covers to the model's labels; null for labels not to be compared.",
     )
 
 
@@ -190,7 +189,7 @@ JobRequest = Annotated[TrainJob | LabelJob | EvaluateJob | AlignJob | RecognizeJ
 
 
 class Progress(BaseModel):
-    """How far a job is: `done` of `total` `unit`s of a stage."""
+    """The progress of a job: `done` of `total` `unit`s of a stage."""
 
     stage: str = ""
     done: int = 0
@@ -198,7 +197,7 @@ class Progress(BaseModel):
     unit: str = ""
     message: str = ""
     metrics: dict[str, float | None] = Field(
-        default_factory=dict, description="While training: epoch, loss, dev_error and others."
+        default_factory=dict, description="During training: epoch, loss, dev_error and others."
     )
 
 
@@ -210,10 +209,10 @@ class JobOut(BaseModel):
     state: State
     progress: Progress
     failed_files: int = Field(description="Files that could not be used; `/jobs/{id}/errors` lists them.")
-    attempt: int = Field(description="Executions so far: more than one where workers were lost.")
-    request: dict[str, Any] = Field(description="What was asked for, with names made definite.")
+    attempt: int = Field(description="Number of executions so far; more than one if workers were lost.")
+    request: dict[str, Any] = Field(description="The request, with names resolved.")
     error: dict[str, Any] | None = Field(None, description="Why it failed, as a problem document.")
-    result: dict[str, Any] | None = Field(None, description="A summary; `/jobs/{id}/result` has the whole.")
+    result: dict[str, Any] | None = Field(None, description="A summary; `/jobs/{id}/result` has everything.")
     created: str
     started: str | None = None
     ended: str | None = None
@@ -221,7 +220,7 @@ class JobOut(BaseModel):
 
 
 class JobPage(BaseModel):
-    """Jobs, the newest first."""
+    """Jobs, newest first."""
 
     jobs: list[JobOut]
     next: str | None = Field(None, description="`cursor` of the next page; null on the last one.")

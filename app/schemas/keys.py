@@ -1,4 +1,4 @@
-"""What `/keys` takes and gives."""
+"""Schemas of `/keys`: requests and answers."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ Scope = Literal["read", "label", "train", "admin"]
 
 
 class NewKey(BaseModel):
-    """A key to be made."""
+    """A key to create."""
 
     model_config = ConfigDict(extra="forbid")
 
-    name: str = Field(description="Whom it is for.", min_length=1, max_length=200, pattern="^[^\x00]*$")
+    name: str = Field(description="Name of the key's user.", min_length=1, max_length=200, pattern="^[^\x00]*$")
     scopes: list[Scope] = Field(description="Each scope includes those before it.", min_length=1, max_length=4)
 
 
@@ -29,9 +29,9 @@ class KeyOut(BaseModel):
 
 
 class KeyMade(KeyOut):
-    """A key that was just made."""
+    """A new key."""
 
-    key: str = Field(description="The key itself: it is told this once.")
+    key: str = Field(description="The key itself; it is never shown again.")
 
 
 class KeyList(BaseModel):

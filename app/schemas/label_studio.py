@@ -1,4 +1,4 @@
-"""What `/label-studio` takes and gives: the requests of Label Studio's machine-learning backends. Unknown members are left."""
+"""Schemas of `/label-studio`: the requests of Label Studio to its backends. Unknown members are ignored."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _Config = Annotated[str, Field(max_length=1_000_000, description="The project's 
 
 
 def _params(value: Any) -> Any:
-    """Extra parameters come as an object, or as the text of one, as the connection's form has it."""
+    """Extra parameters come as an object, or as JSON text from the connection form."""
     if value is None or value == "":
         return {}
     if isinstance(value, str):
@@ -27,22 +27,22 @@ _Params = Annotated[dict[str, Any], BeforeValidator(_params)]
 
 
 class Health(BaseModel):
-    """The backend is there."""
+    """The backend is running."""
 
     status: str
     model_class: str
 
 
 class Setup(BaseModel):
-    """A project that is connected."""
+    """A project to connect."""
 
     project: str | int = Field("", description="Id of the project.")
     label_config: _Config = Field("", validation_alias="schema")
-    extra_params: _Params = Field(default_factory=dict, description="`model`: the name of the model that predicts.")
+    extra_params: _Params = Field(default_factory=dict, description="`model`: name of the model that predicts.")
 
 
 class SetUp(BaseModel):
-    """Which model predicts."""
+    """The model that predicts."""
 
     model_version: str
 
@@ -81,7 +81,7 @@ class Webhook(BaseModel):
 
 
 class Trained(BaseModel):
-    """What came of an event: a job, or nothing."""
+    """The result of an event: a job, or nothing."""
 
     status: str
     job: str | None = Field(description="Id of the training job.")

@@ -1,4 +1,4 @@
-"""What `GET /models` gives."""
+"""Schemas of `/models` and `/aliases`."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class ModelSummary(BaseModel):
-    """A model that the service has loaded."""
+    """A model of the service."""
 
-    name: str = Field(description="What `model` in a request calls it.")
+    name: str = Field(description="Its name for `model` in a request.")
     version: str = Field(description="Changes with every change of the model file.")
-    labels: int = Field(description="How many labels it tells apart.")
+    labels: int = Field(description="Number of labels.")
     title: str | None = Field(None, description="The name on its card.")
-    size: int | None = Field(None, description="Bytes of its file, for a version on the versions.")
-    job: str | None = Field(None, description="The job that trained it, if one did.")
-    created: str | None = Field(None, description="When it was stored; null for a model that the service came with.")
+    size: int | None = Field(None, description="Size of its file in bytes, for a stored version.")
+    job: str | None = Field(None, description="The job that trained it, if any.")
+    created: str | None = Field(None, description="When it was stored; null for a model loaded at start-up.")
 
 
 class ModelDetail(ModelSummary):
-    """A model with its card: what it was trained on, how good it is, what it is not good for."""
+    """A model with its card: its training data, figures and limitations."""
 
     label_set: list[str]
     card: dict[str, Any]
@@ -41,7 +41,7 @@ class AliasList(BaseModel):
 
 
 class PointAlias(BaseModel):
-    """What an alias is to stand for."""
+    """The target of an alias."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -49,7 +49,7 @@ class PointAlias(BaseModel):
 
 
 class ModelList(BaseModel):
-    """The models that the service came with, and the versions on its versions."""
+    """The models loaded at start-up, and the stored versions."""
 
     models: list[ModelSummary]
     aliases: list[AliasOut] = Field(default_factory=list)

@@ -1,4 +1,4 @@
-"""The shape of an error answer, for the interface's description."""
+"""The schema of problem documents, for the description of the interface."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class Finding(BaseModel):
-    """One of several things that are wrong."""
+    """One of several errors."""
 
     model_config = ConfigDict(extra="allow")
 
     detail: str
-    pointer: str | None = Field(None, description="Workspace in the body: a JSON pointer as a fragment.")
+    pointer: str | None = Field(None, description="Location in the body: a JSON pointer as a fragment.")
     parameter: str | None = Field(None, description="Name of the query parameter.")
-    value: Any = Field(None, description="What came.")
-    limit: Any = Field(None, description="What it may be.")
+    value: Any = Field(None, description="The value received.")
+    limit: Any = Field(None, description="The limit on the value.")
 
 
 class Problem(BaseModel):
-    """An error, after RFC 9457. `type` is stable: programs decide by it, and its address explains it."""
+    """An error as in RFC 9457. `type` is stable, for programs to test; its address explains it."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -30,7 +30,7 @@ class Problem(BaseModel):
     detail: str
     instance: str | None = None
     request_id: str | None = None
-    pointer: str | None = Field(None, description="Workspace in the body: a JSON pointer as a fragment.")
+    pointer: str | None = Field(None, description="Location in the body: a JSON pointer as a fragment.")
     line: int | None = Field(None, description="Line of the annotation file, from 1.")
     value: Any = None
     limit: Any = None
@@ -38,5 +38,5 @@ class Problem(BaseModel):
 
 
 def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """For the description of a route: the statuses that are answered with a problem document."""
+    """The statuses of a route that have a problem document, for its description."""
     return {status: {"model": Problem} for status in statuses}

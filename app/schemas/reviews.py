@@ -1,4 +1,4 @@
-"""What `/reviews` takes and gives."""
+"""Schemas of `/reviews`: requests and answers."""
 
 from __future__ import annotations
 
@@ -22,31 +22,31 @@ class _Strict(BaseModel):
 
 
 class NewReview(_Strict):
-    """A review to begin, or its new name."""
+    """A new review, or a new name for one."""
 
-    name: str = Field(min_length=1, max_length=200, pattern=PLAIN, description="What people call it.")
+    name: str = Field(min_length=1, max_length=200, pattern=PLAIN, description="A name for people.")
 
 
 class FileOptions(_Strict):
-    """How a file is taken in."""
+    """Options for adding a file."""
 
-    model: str = Field("default", max_length=200, pattern=PLAIN, description="Name of the model that labels it.")
+    model: str = Field("default", max_length=200, pattern=PLAIN, description="Name of the model to label it with.")
     tier: str | None = Field(
-        None, max_length=1000, pattern=PLAIN, description="Tier of the segments; left out, the service chooses."
+        None, max_length=1000, pattern=PLAIN, description="Tier with the segments. Default: chosen by the service."
     )
     channel: Annotated[int | Literal["mix"], BeforeValidator(parse_channel)] = Field(
         "mix", description="Channel of the sound: an index from 0, or `mix` for the mean of all."
     )
-    speaker: str | None = Field(None, max_length=200, pattern=PLAIN, description="Who speaks.")
+    speaker: str | None = Field(None, max_length=200, pattern=PLAIN, description="Name of the speaker.")
 
 
 class StoredFile(_Strict):
-    """A file that the service has already: an utterance of a corpus, or what a job found in it."""
+    """A file that the service already has: an utterance of a corpus, or a job's answer to one."""
 
     corpus: str | None = Field(None, max_length=40, description="Id of a corpus of segments.")
-    job: str | None = Field(None, max_length=40, description="Instead: id of a job that labels, aligns or recognises.")
-    place: int = Field(ge=0, le=2**31 - 1, description="Which utterance of the corpus, counted from 0.")
-    model: str = Field("default", max_length=200, pattern=PLAIN, description="Name of the model that labels it.")
+    job: str | None = Field(None, max_length=40, description="Alternatively, id of a label, align or recognize job.")
+    place: int = Field(ge=0, le=2**31 - 1, description="Index of the utterance in the corpus, from 0.")
+    model: str = Field("default", max_length=200, pattern=PLAIN, description="Name of the model to label it with.")
 
     @model_validator(mode="after")
     def _one(self) -> StoredFile:
@@ -57,16 +57,16 @@ class StoredFile(_Strict):
 
 
 class FoundPhone(BaseModel):
-    """A phone of an alignment or a recognition; other members are left aside."""
+    """A phone of an alignment or a recognition; other members are ignored."""
 
     start: float = Field(ge=0, allow_inf_nan=False, description="Seconds.")
     end: float = Field(ge=0, allow_inf_nan=False, description="Seconds.")
     label: str = Field(max_length=MAX_LABEL, pattern=PLAIN)
-    start_interval: tuple[float, float] = Field(description="What holds 90 % of the start's posterior, seconds.")
-    within_20_ms: float = Field(ge=0, le=1, description="Probability that the start is right within 20 ms.")
-    given_start: float | None = Field(
-        None, allow_inf_nan=False, description="Where a refined start was before, seconds."
+    start_interval: tuple[float, float] = Field(
+        description="Interval with 90 % of the posterior of the start, seconds."
     )
+    within_20_ms: float = Field(ge=0, le=1, description="Probability that the true start is within 20 ms.")
+    given_start: float | None = Field(None, allow_inf_nan=False, description="The start before refining, seconds.")
 
     @field_validator("start_interval")
     @classmethod
@@ -77,7 +77,7 @@ class FoundPhone(BaseModel):
 
 
 class FoundWord(BaseModel):
-    """A word of an alignment; other members are left aside."""
+    """A word of an alignment; other members are ignored."""
 
     start: float = Field(ge=0, allow_inf_nan=False, description="Seconds.")
     end: float = Field(ge=0, allow_inf_nan=False, description="Seconds.")
@@ -85,12 +85,12 @@ class FoundWord(BaseModel):
 
 
 class FoundSegments(BaseModel):
-    """The answer of `POST /align` or `POST /recognize`, as far as a review needs it."""
+    """The parts of an answer of `POST /align` or `POST /recognize` that a review needs."""
 
     duration: float = Field(ge=0, allow_inf_nan=False, description="Seconds.")
     segments: list[FoundPhone] = Field(min_length=1, max_length=100_000)
     words: list[FoundWord] = Field(default_factory=list, max_length=100_000)
-    input: str | None = Field(None, max_length=20, description="What it was found from: words, phones, or refine.")
+    input: str | None = Field(None, max_length=20, description="What was aligned: words, phones, or refine.")
     tier: str | None = Field(None, max_length=1000, description="The tier that was aligned or refined.")
 
 
@@ -104,19 +104,19 @@ class LabelOperation(_OfSegment):
 
     op: Literal["label"]
     label: str | None = Field(
-        max_length=MAX_LABEL, pattern=PLAIN, description="The label; null or an empty text for none."
+        max_length=MAX_LABEL, pattern=PLAIN, description="The label; null or an empty string for none."
     )
 
 
 class AcceptOperation(_OfSegment):
-    """Let a segment's label stand."""
+    """Accept a segment's label."""
 
     op: Literal["accept"]
-    reviewed: bool = Field(True, description="False takes the judgement back.")
+    reviewed: bool = Field(True, description="False withdraws the acceptance.")
 
 
 class MoveOperation(_OfSegment):
-    """Move a boundary; a neighbour that touches it there moves with it."""
+    """Move a boundary; a neighbour that touches it moves too."""
 
     op: Literal["move"]
     edge: Literal["start", "end"]
@@ -136,12 +136,12 @@ class MergeOperation(_OfSegment):
 
     op: Literal["merge"]
     label: str | None = Field(
-        None, max_length=MAX_LABEL, pattern=PLAIN, description="Left out: the first segment's own label."
+        None, max_length=MAX_LABEL, pattern=PLAIN, description="Default: the label of the first segment."
     )
 
 
 class UndoOperation(_Strict):
-    """Take back the last operation that was not taken back, or carry out the last undone one again."""
+    """Undo the last operation that has not been undone, or redo the last undone one."""
 
     op: Literal["undo", "redo"]
 
@@ -153,9 +153,11 @@ Operation = Annotated[
 
 
 class Operations(_Strict):
-    """Operations on a review, all of which are carried out, or none."""
+    """Operations on a review; all are carried out, or none."""
 
-    revision: int = Field(ge=0, description="The revision that they are for; another present one is answered 409.")
+    revision: int = Field(
+        ge=0, description="The revision that they apply to; if it is not the current one, the answer is 409."
+    )
     operations: list[Operation] = Field(min_length=1, max_length=MAX_OPERATIONS)
 
 
@@ -172,10 +174,10 @@ class ReviewSummary(BaseModel):
 
 
 class ReviewPage(BaseModel):
-    """Reviews, the newest first."""
+    """Reviews, newest first."""
 
     reviews: list[ReviewSummary]
-    next: str | None = Field(description="The cursor of the next page; null on the last.")
+    next: str | None = Field(description="`cursor` of the next page; null on the last one.")
 
 
 class ReviewFileOut(BaseModel):
@@ -185,11 +187,11 @@ class ReviewFileOut(BaseModel):
     name: str
     annotation_name: str
     speaker: str | None
-    format: str = Field(description="Format of the annotation, in which it is also downloaded.")
+    format: str = Field(description="Format of the annotation, also for downloading.")
     tier: str
     tier_index: int
     duration: float = Field(description="Seconds.")
-    segments: int = Field(description="Segments as it came.")
+    segments: int = Field(description="Number of segments when it was added.")
     model: ModelReference
     warnings: list[NoticeOut]
     peaks_per_second: int
@@ -210,11 +212,11 @@ class ReviewOut(BaseModel):
 
 
 class SegmentsOut(BaseModel):
-    """The segments of a file as they stand."""
+    """The current segments of a file."""
 
     revision: int
     segments: list[list[Any]] = Field(
-        description="Rows of id, start and end (seconds), label (null for none) and whether a person judged it."
+        description="Rows of id, start and end (seconds), label (null for none) and whether a person has reviewed it."
     )
 
 
@@ -227,12 +229,12 @@ class OperationOut(BaseModel):
     position: int
     before: list[list[Any]]
     after: list[list[Any]]
-    target: int | None = Field(description="The operation that an undo or redo is about.")
+    target: int | None = Field(description="The operation that was undone or redone.")
     at: str
 
 
 class OperationsOut(BaseModel):
-    """What was done, and where the log stands."""
+    """Operations, and the state of the log."""
 
     revision: int
     can_undo: bool
@@ -241,12 +243,12 @@ class OperationsOut(BaseModel):
 
 
 class NextFile(BaseModel):
-    """A recording with something left to check."""
+    """A recording with segments left to review."""
 
     number: int
     name: str
     speaker: str | None
-    doubt: float = Field(description="Mean of 1 - posterior of the answer, over the segments that nobody has checked.")
+    doubt: float = Field(description="Mean of 1 - posterior of the answer, over segments not yet reviewed.")
     unchecked: int
     duration: float = Field(description="Seconds.")
 
@@ -258,20 +260,20 @@ class NextFiles(BaseModel):
 
 
 class ReviewTraining(BaseModel):
-    """A training on a review, and the error on the part that it held out."""
+    """A training on a review, with the error on its held-out part."""
 
     job: str
     model: str
     state: str
     created: str
-    checked_seconds: float = Field(description="Seconds of the segments that were checked when it began.")
-    error: float | None = Field(description="Null before it has ended.")
-    low: float | None = Field(description="The 95 % interval of the error, where there is one.")
+    checked_seconds: float = Field(description="Total duration of the segments reviewed when it started.")
+    error: float | None = Field(description="Null until it has ended.")
+    low: float | None = Field(description="95 % interval of the error, if known.")
     high: float | None
-    segments: int | None = Field(description="Segments that were held out.")
+    segments: int | None = Field(description="Number of held-out segments.")
 
 
 class ReviewTrainings(BaseModel):
-    """Trainings, the newest first."""
+    """Trainings, newest first."""
 
     trainings: list[ReviewTraining]

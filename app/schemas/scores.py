@@ -1,4 +1,4 @@
-"""What is told of a corpus before a training, and of a model after it."""
+"""Schemas of a corpus's summary and of a job's scored segments."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pydantic import BaseModel, Field
 
 
 class Example(BaseModel):
-    """A stretch of a recording that can be heard."""
+    """A stretch of a recording to play."""
 
     utterance: str
     start: float = Field(description="Seconds.")
@@ -18,7 +18,7 @@ class LabelSummary(BaseModel):
 
     label: str
     count: int
-    seconds: float = Field(description="Of all its segments.")
+    seconds: float = Field(description="Total duration of its segments.")
     median: float
     shortest: float
     longest: float
@@ -26,7 +26,7 @@ class LabelSummary(BaseModel):
 
 
 class SpeakerSummary(BaseModel):
-    """A speaker of a corpus; null where none is known."""
+    """A speaker in a corpus; null if unknown."""
 
     speaker: str | None
     utterances: int
@@ -34,19 +34,19 @@ class SpeakerSummary(BaseModel):
 
 
 class AlikeLabels(BaseModel):
-    """Labels that look like spellings of one another, the most frequent first."""
+    """Labels that look like spellings of the same label, most frequent first."""
 
     labels: dict[str, int]
     difference: str
 
 
 class CorpusSummary(BaseModel):
-    """What is in a corpus."""
+    """The contents of a corpus."""
 
-    seconds: float = Field(description="Of all segments.")
+    seconds: float = Field(description="Total duration of all segments.")
     unlabelled: int = Field(description="Segments without a label.")
-    labels: list[LabelSummary] = Field(description="The most frequent first.")
-    speakers: list[SpeakerSummary] = Field(description="Who speaks longest first.")
+    labels: list[LabelSummary] = Field(description="Most frequent first.")
+    speakers: list[SpeakerSummary] = Field(description="Longest total duration first.")
     alike: list[AlikeLabels]
 
 
@@ -56,18 +56,18 @@ class ScoredSegment(BaseModel):
     utterance: str
     start: float
     end: float
-    given: str = Field(description="Its label as the corpus spells it.")
-    true: str = Field(description="The model's label that it stands for.")
+    given: str = Field(description="Its label, as spelled in the corpus.")
+    true: str = Field(description="The corresponding label of the model.")
     answer: str
-    posterior: float = Field(description="Of the answer.")
-    true_posterior: float = Field(description="Of the true label.")
+    posterior: float = Field(description="Posterior of the answer.")
+    true_posterior: float = Field(description="Posterior of the true label.")
 
 
 class ScoredSegments(BaseModel):
     """Segments of one cell, row or column of a confusion matrix."""
 
-    count: int = Field(description="How many there are, shown or not.")
-    segments: list[ScoredSegment] = Field(description="The surest answers first.")
+    count: int = Field(description="Total number, whether listed or not.")
+    segments: list[ScoredSegment] = Field(description="Most certain answers first.")
 
 
 class PresetOut(BaseModel):

@@ -17,9 +17,10 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 from fastapi import FastAPI
 
 from phonechain.app import samples
+from phonechain.app.environment import load
 from phonechain.app.main import create_app
 from phonechain.app.models.catalog import Registry
-from phonechain.app.settings import Settings, load
+from phonechain.app.settings import Settings
 
 AUDIO = samples.AUDIO.read_bytes()
 TEXTGRID = samples.SEGMENTS.read_bytes()

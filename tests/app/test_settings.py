@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from phonechain.app import settings
-from phonechain.app.settings import Settings, load, unknown_variables
+from phonechain.app.environment import load, unknown_variables
+from phonechain.app.settings import Settings
 from phonechain.features.errors import SettingsError
 
 OPERATIONS = Path(__file__).parents[2] / "docs" / "operations.md"

@@ -31,12 +31,12 @@ SERVER = {
 
 SERVE = """
 import asyncio
-from phonechain.app import settings
+from phonechain.app import environment
 from phonechain.app.main import create_app
 import phonechain.app.cli.serve, phonechain.app.http.server
 
 async def serve():
-    services = create_app(settings.load()).state.services
+    services = create_app(environment.load()).state.services
     await services.start()  # labels the sample with every model
     print(*sorted(sys.modules), file=sys.__stdout__)
     await services.stop()

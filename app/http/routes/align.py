@@ -72,7 +72,7 @@ async def align(request: Request, services: ServicesDep) -> Response:
 @router.post(
     "/recognize",
     summary="Find the phones of one recording",
-    description="Experimental: see the model's card for how many phones are wrong.",
+    description="Experimental: the model's card says how many phones are wrong.",
     responses=refusals(400, 413, 415, 422, 503),
     openapi_extra=schemas.describe(
         schemas.RecognizeAnswer, schemas.RecognizeBody, schemas.RecognizeOptions, {"audio": "The sound file."}

@@ -22,10 +22,10 @@ presets = APIRouter(prefix="/presets", tags=["models"])
 _UNKNOWN = refusals(404, 422, 503)
 _SOUND: dict[int | str, dict[str, Any]] = {200: {"content": {"audio/wav": {}}}}
 Name = Annotated[str, Query(max_length=4096, pattern="^[^\x00]*$")]
-Label = Annotated[str | None, Query(max_length=400, description="Only segments with this label of the model.")]
+Label = Annotated[str | None, Query(max_length=400, description="Only segments with this label.")]
 
 
-@corpora.get("/{id}/summary", summary="What is in a corpus", response_model=CorpusSummary, responses=_UNKNOWN)
+@corpora.get("/{id}/summary", summary="Contents of a corpus", response_model=CorpusSummary, responses=_UNKNOWN)
 async def show(id: str, services: ServicesDep, db: DatabaseDep, owner: OwnerDep) -> dict[str, Any]:
     """Labels with counts and durations, speakers, and labels that look like spellings of one another. Every annotation is
     read for it."""
@@ -40,7 +40,7 @@ async def show(id: str, services: ServicesDep, db: DatabaseDep, owner: OwnerDep)
 
 @corpora.get(
     "/{id}/sound",
-    summary="Hear a corpus",
+    summary="Sound from a corpus",
     response_class=Response,
     responses=refusals(404, 413, 415, 422, 503) | _SOUND,
 )
@@ -65,7 +65,7 @@ async def sound(
 
 
 @evaluations.get(
-    "/{id}/evaluation", summary="How good the model of a job is", responses=refusals(404, 409, 422, 503)
+    "/{id}/evaluation", summary="Evaluation of a job's model", responses=refusals(404, 409, 422, 503)
 )  # fmt: skip
 def evaluation(id: str, services: ServicesDep, db: DatabaseDep, owner: OwnerDep) -> dict[str, Any]:
     """Of an evaluation its figures; of a training those of the part that it held out: error with its interval, confusion
@@ -79,7 +79,7 @@ def evaluation(id: str, services: ServicesDep, db: DatabaseDep, owner: OwnerDep)
 )  # fmt: skip
 def segments(
     id: str, services: ServicesDep, db: DatabaseDep, owner: OwnerDep, true: Label = None, answer: Label = None,
-    limit: Annotated[int, Query(ge=1, le=1000, description="How many.")] = 100,
+    limit: Annotated[int, Query(ge=1, le=1000, description="Maximum number.")] = 100,
 ) -> dict[str, Any]:  # fmt: skip
     """What was scored with this true label and this answer, the surest first; `/corpora/{id}/sound` has their sound."""
     return scores.read_segments(services.workspace, jobs.get(db, id, owner), true, answer, limit)

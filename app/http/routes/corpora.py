@@ -64,7 +64,7 @@ def corpus_to_json(corpus: Corpus) -> dict[str, Any]:
 
 @router.post(
     "",
-    summary="Take in a corpus",
+    summary="Add a corpus",
     status_code=201,
     response_model=CorpusOut,
     responses=refusals(400, 403, 413, 415, 422, 503, 507),
@@ -206,7 +206,7 @@ def _add(workspace: Workspace, settings: Settings, corpus: Corpus) -> dict[str, 
         return corpus_to_json(corpus)
 
 
-@router.get("", summary="Every corpus", response_model=CorpusPage, responses=_UNKNOWN)
+@router.get("", summary="List corpora", response_model=CorpusPage, responses=_UNKNOWN)
 def index(db: DatabaseDep, owner: OwnerDep, limit: Limit = 50, cursor: Cursor = None) -> dict[str, Any]:
     """The newest first: those of the caller's key, or all with the scope admin."""
     before = pagination.decode_cursor(cursor)
@@ -222,14 +222,14 @@ def index(db: DatabaseDep, owner: OwnerDep, limit: Limit = 50, cursor: Cursor = 
     }
 
 
-@router.get("/{id}", summary="One corpus", response_model=CorpusOut, responses=_UNKNOWN)
+@router.get("/{id}", summary="Show a corpus", response_model=CorpusOut, responses=_UNKNOWN)
 def show(id: str, db: DatabaseDep, owner: OwnerDep) -> dict[str, Any]:
     """What was found in it, and what is wrong with single files."""
     with db.read() as session:
         return corpus_to_json(repository.get(session, id, owner))
 
 
-@router.delete("/{id}", summary="Forget a corpus", status_code=204, responses=refusals(404, 409, 422, 503))
+@router.delete("/{id}", summary="Delete a corpus", status_code=204, responses=refusals(404, 409, 422, 503))
 def delete(id: str, services: ServicesDep, db: DatabaseDep) -> Response:
     """An upload's files go with it; a folder or URL of the server stays as it is."""
     with db.write() as session:

@@ -14,14 +14,14 @@ router = APIRouter(prefix="/health", tags=["health"])
 
 
 @router.head("/live", include_in_schema=False)
-@router.get("/live", summary="Is the process alive")
+@router.get("/live", summary="Whether the process is alive")
 async def live() -> Live:
     """Answers while the event loop turns. If this fails, restart the service."""
     return Live()
 
 
 @router.head("/ready", include_in_schema=False)
-@router.get("/ready", summary="Does it take requests", responses={503: {"model": Problem}})
+@router.get("/ready", summary="Whether the service accepts requests", responses={503: {"model": Problem}})
 async def ready(services: ServicesDep) -> Ready:
     """Answers 200 while models are loaded, the database answers and the scheduler can be reached, else 503 with what is
     wrong in `parts`. If it fails, send requests elsewhere."""

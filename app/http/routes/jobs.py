@@ -66,7 +66,7 @@ async def create(
     request: Request, services: ServicesDep, db: DatabaseDep,
     idempotency_key: Annotated[
         str | None,
-        Header(description="The first answer to a key is the answer to all.", min_length=1, max_length=255),
+        Header(description="Requests with the same key get the answer to the first one.", min_length=1, max_length=255),
     ] = None,
 ) -> JSONResponse:  # fmt: skip
     """The answer comes at once; follow `Location`, or the events. Files may come with the request, as a form."""
@@ -144,7 +144,7 @@ def _parse_request(body: Mapping[str, Any]) -> Any:
         raise problems.invalid_request(found) from None
 
 
-@router.get("", summary="Every job", response_model=JobPage, responses=refusals(422, 503))
+@router.get("", summary="List jobs", response_model=JobPage, responses=refusals(422, 503))
 def index(
     db: DatabaseDep, owner: OwnerDep, limit: Limit = 50, cursor: Cursor = None,
     state: Annotated[list[State] | None, Query(description="Only these states.")] = None,
@@ -158,13 +158,13 @@ def index(
     }  # fmt: skip
 
 
-@router.get("/{id}", summary="One job", response_model=JobOut, responses=_UNKNOWN)
+@router.get("/{id}", summary="Show a job", response_model=JobOut, responses=_UNKNOWN)
 def show(id: str, db: DatabaseDep, owner: OwnerDep) -> dict[str, Any]:
     """Its state and progress."""
     return repository.job_to_json(repository.get(db, id, owner))
 
 
-@router.post("/{id}/cancel", summary="End a job early", response_model=JobOut, status_code=202, responses=_UNKNOWN)
+@router.post("/{id}/cancel", summary="Cancel a job", response_model=JobOut, status_code=202, responses=_UNKNOWN)
 def cancel(id: str, services: ServicesDep, db: DatabaseDep, owner: OwnerDep) -> dict[str, Any]:
     """What was finished stays. A job that has ended stays as it is."""
     job = repository.cancel(db, id, owner)
@@ -172,7 +172,7 @@ def cancel(id: str, services: ServicesDep, db: DatabaseDep, owner: OwnerDep) -> 
     return repository.job_to_json(job)
 
 
-@router.delete("/{id}", summary="Forget a job that has ended", status_code=204, responses=refusals(404, 409, 422, 503))
+@router.delete("/{id}", summary="Delete a finished job", status_code=204, responses=refusals(404, 409, 422, 503))
 def delete(id: str, services: ServicesDep, db: DatabaseDep) -> Response:
     """Its row, events, errors and answers, and the files that came with it. A model that it made stays."""
     references.drop(services.workspace, *repository.delete_job(db, id))
@@ -193,7 +193,7 @@ def errors(id: str, db: DatabaseDep, owner: OwnerDep, limit: Limit = 50, cursor:
 
 @router.get(
     "/{id}/events",
-    summary="What happens to a job, as it happens",
+    summary="Stream a job's events",
     response_class=StreamingResponse,
     responses={200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}, **_UNKNOWN},
 )
@@ -210,7 +210,7 @@ def events(
 
 @router.get(
     "/{id}/result",
-    summary="What a job has made",
+    summary="Download a job's result",
     response_class=Response,
     responses={
         200: {
@@ -226,7 +226,7 @@ def events(
 def result(
     id: str, services: ServicesDep, db: DatabaseDep, owner: OwnerDep,
     format: Annotated[
-        results.Format, Query(description="For labels and alignments: annotation files, or rows of JSON or CSV.")
+        results.Format, Query(description="For label, align and recognize jobs: annotation files, or JSON or CSV rows.")
     ] = "zip",
     sort: Annotated[
         Literal["corpus", "doubt", "given"],

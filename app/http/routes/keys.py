@@ -26,7 +26,7 @@ def key_to_json(key: ApiKey) -> dict[str, Any]:
     }  # fmt: skip
 
 
-@router.post("", summary="Make a key", status_code=201, response_model=KeyMade, responses=refusals(400, 422, 503))
+@router.post("", summary="Create a key", status_code=201, response_model=KeyMade, responses=refusals(400, 422, 503))
 def create(asked: NewKey, services: ServicesDep, db: DatabaseDep) -> dict[str, Any]:
     """From the first key on, every request needs one; the first has to have the scope `admin`."""
     row, key = keys.create(db, asked.name, asked.scopes, admin_key=services.settings.admin_key is not None)
@@ -34,7 +34,7 @@ def create(asked: NewKey, services: ServicesDep, db: DatabaseDep) -> dict[str, A
     return {**key_to_json(row), "key": key}
 
 
-@router.get("", summary="Every key", response_model=KeyList, responses=_PROBLEMS)
+@router.get("", summary="List keys", response_model=KeyList, responses=_PROBLEMS)
 def index(db: DatabaseDep) -> dict[str, Any]:
     """Without the keys themselves, which are not kept."""
     return {"keys": [key_to_json(row) for row in keys.list_all(db)]}

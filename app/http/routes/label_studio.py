@@ -52,7 +52,7 @@ def connect(services: Services) -> LabelStudio:
     )
 
 
-@router.get("/health", summary="Whether the backend is there", response_model=Health)
+@router.get("/health", summary="Whether the backend is running", response_model=Health)
 @router.get("/", include_in_schema=False)
 async def health() -> dict[str, str]:
     """What Label Studio asks before it connects."""

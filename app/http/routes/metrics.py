@@ -12,7 +12,7 @@ router = APIRouter(tags=["health"])
 
 @router.get(
     "/metrics",
-    summary="Counts and sizes, for Prometheus",
+    summary="Metrics for Prometheus",
     response_class=Response,
     responses={
         200: {

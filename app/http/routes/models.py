@@ -44,7 +44,7 @@ def _alias(row: Alias) -> dict[str, Any]:
     return {"alias": row.alias, "name": row.name, "version": row.version}
 
 
-@router.get("", summary="Every model", responses=refusals(503))
+@router.get("", summary="List models", responses=refusals(503))
 def index(services: ServicesDep) -> ModelList:
     """The names that `model` in a request takes: a name stands for its newest version, `name@version` for that one."""
     loaded = [ModelSummary(**entry.summary()) for entry in services.models.registry]
@@ -57,7 +57,7 @@ def index(services: ServicesDep) -> ModelList:
     return ModelList(models=[*loaded, *stored], aliases=[AliasOut(**_alias(row)) for row in known])
 
 
-@router.get("/{name}", summary="One model, with its card", responses=_UNKNOWN)
+@router.get("/{name}", summary="Show a model and its card", responses=_UNKNOWN)
 def show(name: str, services: ServicesDep) -> ModelDetail:
     """What the model was trained on, how good it is, and what it is not good for."""
     row = services.models.find(name)
@@ -66,7 +66,7 @@ def show(name: str, services: ServicesDep) -> ModelDetail:
 
 @router.get(
     "/{name}/file",
-    summary="The model file",
+    summary="Download a model file",
     response_class=FileResponse,
     responses={200: {"content": {"application/octet-stream": {"schema": uploads.BINARY}}}, **_UNKNOWN},
 )
@@ -105,7 +105,7 @@ def download(name: str, services: ServicesDep) -> FileResponse:
 )
 async def upload(
     request: Request, services: ServicesDep, db: DatabaseDep,
-    name: Annotated[str | None, Query(description="Its name here; else the one on its card.", max_length=200)] = None,
+    name: Annotated[str | None, Query(description="Name. Default: the one on its card.", max_length=200)] = None,
 ) -> JSONResponse:  # fmt: skip
     """A `.safetensors` of this program; nothing else is read, and pickles never are."""
     limit = services.settings.max_upload_bytes
@@ -136,7 +136,7 @@ async def _receive(request: Request, workspace: Workspace, limit: int) -> str:
     )
 
 
-@router.delete("/{name}", summary="Forget a version", status_code=204, responses=refusals(404, 409, 422, 503))
+@router.delete("/{name}", summary="Delete a model version", status_code=204, responses=refusals(404, 409, 422, 503))
 def delete(name: str, services: ServicesDep, db: DatabaseDep) -> Response:
     """`name@version`: a name alone could mean another version tomorrow."""
     known, at, version = name.partition("@")
@@ -148,14 +148,14 @@ def delete(name: str, services: ServicesDep, db: DatabaseDep) -> Response:
     return Response(status_code=204)
 
 
-@aliases.get("", summary="Every alias", responses=refusals(503))
+@aliases.get("", summary="List aliases", responses=refusals(503))
 def list_aliases(db: DatabaseDep) -> AliasList:
     """Other names of versions, such as `default`."""
     _, known = repository.list_all(db)
     return AliasList(aliases=[AliasOut(**_alias(row)) for row in known])
 
 
-@aliases.put("/{alias}", summary="Let a name stand for a version", responses=refusals(400, 404, 422, 503))
+@aliases.put("/{alias}", summary="Set an alias", responses=refusals(400, 404, 422, 503))
 def set_alias(alias: str, asked: PointAlias, services: ServicesDep, db: DatabaseDep) -> AliasOut:
     """From now on; `default` is what requests mean that name no model."""
     row = repository.set_alias(db, alias, asked.model)
@@ -163,7 +163,7 @@ def set_alias(alias: str, asked: PointAlias, services: ServicesDep, db: Database
     return AliasOut(**_alias(row))
 
 
-@aliases.delete("/{alias}", summary="Forget an alias", status_code=204, responses=_UNKNOWN)
+@aliases.delete("/{alias}", summary="Delete an alias", status_code=204, responses=_UNKNOWN)
 def delete_alias(alias: str, services: ServicesDep, db: DatabaseDep) -> Response:
     """The version that it stood for stays."""
     repository.delete_alias(db, alias)

@@ -31,7 +31,7 @@ def _wants_html(request: Request) -> bool:
 
 
 @router.get(
-    "", summary="Every type of problem", responses={200: {"content": {"text/html": {"schema": {"type": "string"}}}}}
+    "", summary="List problem types", responses={200: {"content": {"text/html": {"schema": {"type": "string"}}}}}
 )
 async def index(request: Request) -> Response:
     """The types of problem documents, as a page, or as JSON where that is what Accept asks for."""
@@ -46,7 +46,7 @@ async def index(request: Request) -> Response:
 
 @router.get(
     "/{slug}",
-    summary="What one type of problem means",
+    summary="Explain a problem type",
     responses={200: {"content": {"text/html": {"schema": {"type": "string"}}}}, **refusals(404)},
 )
 async def explain(request: Request, slug: str) -> Response:

@@ -28,7 +28,7 @@ router = APIRouter(prefix="/reviews", tags=["reviews"])
 
 @router.get(
     "/{id}/annotations",
-    summary="Every annotation with the corrections",
+    summary="Download all corrected annotations",
     responses=refusals(404, 422, 503) | {200: {"content": {"application/zip": {"schema": BINARY}}}},
 )
 def archive(id: str, reviews: ReviewsDep) -> Response:
@@ -44,7 +44,7 @@ def archive(id: str, reviews: ReviewsDep) -> Response:
 
 
 @router.post(
-    "/{id}/corpus", summary="A corpus of its recordings", status_code=201, response_model=CorpusOut,
+    "/{id}/corpus", summary="Make a corpus from a review", status_code=201, response_model=CorpusOut,
     responses=refusals(404, 413, 422, 503, 507),
 )  # fmt: skip
 async def corpus(
@@ -76,10 +76,12 @@ async def corpus(
     return JSONResponse(body, 201, {"Location": f"/corpora/{body['id']}"})
 
 
-@router.get("/{id}/next", summary="What to label next", response_model=NextFiles, responses=refusals(404, 422, 503))
+@router.get(
+    "/{id}/next", summary="Recordings to label next", response_model=NextFiles, responses=refusals(404, 422, 503)
+)
 def label_next(
     id: str, reviews: ReviewsDep,
-    count: Annotated[int, Query(ge=1, le=200, description="How many.")] = 20,
+    count: Annotated[int, Query(ge=1, le=200, description="Maximum number.")] = 20,
 ) -> dict[str, Any]:  # fmt: skip
     """The recordings of which the model is least certain, a speaker at a time; those of which all is checked are left out."""
     return {"files": ranking.choose_next(reviews, id, count)}
@@ -87,13 +89,13 @@ def label_next(
 
 @router.get(
     "/{id}/trainings",
-    summary="Trainings of a review",
+    summary="List a review's trainings",
     response_model=ReviewTrainings,
     responses=refusals(404, 422, 503),
 )
 def trainings(
     id: str, reviews: ReviewsDep,
-    limit: Annotated[int, Query(ge=1, le=200, description="How many.")] = 50,
+    limit: Annotated[int, Query(ge=1, le=200, description="Maximum number.")] = 50,
 ) -> dict[str, Any]:  # fmt: skip
     """What each training on it made of what was checked by then, the newest first."""
     return {"trainings": ranking.list_trainings(reviews, id, limit)}

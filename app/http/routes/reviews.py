@@ -53,7 +53,9 @@ async def _get_reviews(request: Request, services: ServicesDep, db: DatabaseDep,
 ReviewsDep = Annotated[Reviews, Depends(_get_reviews)]
 
 
-@router.post("", summary="Begin a review", status_code=201, response_model=ReviewOut, responses=refusals(400, 422, 503))
+@router.post(
+    "", summary="Create a review", status_code=201, response_model=ReviewOut, responses=refusals(400, 422, 503)
+)
 def create(asked: NewReview, request: Request, reviews: ReviewsDep) -> JSONResponse:
     """Files are added to it one by one: `POST /reviews/{id}/files`."""
     row = reviews.create(asked.name, caller_id(request))
@@ -62,7 +64,7 @@ def create(asked: NewReview, request: Request, reviews: ReviewsDep) -> JSONRespo
     )
 
 
-@router.get("", summary="Every review", response_model=ReviewPage, responses=_UNKNOWN)
+@router.get("", summary="List reviews", response_model=ReviewPage, responses=_UNKNOWN)
 def index(reviews: ReviewsDep, owner: OwnerDep, limit: Limit = 50, cursor: Cursor = None) -> dict[str, Any]:
     """The newest first: those of the caller's key, or all with the scope admin."""
     before = pagination.decode_cursor(cursor)
@@ -73,7 +75,7 @@ def index(reviews: ReviewsDep, owner: OwnerDep, limit: Limit = 50, cursor: Curso
     }
 
 
-@router.get("/{id}", summary="One review", response_model=ReviewOut, responses=_UNKNOWN)
+@router.get("/{id}", summary="Show a review", response_model=ReviewOut, responses=_UNKNOWN)
 def show(id: str, reviews: ReviewsDep) -> dict[str, Any]:
     """Its files, and where its log stands."""
     return documents.review_to_json(*reviews.get(id))
@@ -87,27 +89,32 @@ def rename(id: str, asked: NewReview, reviews: ReviewsDep) -> dict[str, Any]:
     return documents.summary_to_json(row, len(files), sum(file.segments for file in files))
 
 
-@router.delete("/{id}", summary="Forget a review", status_code=204, responses=_UNKNOWN)
+@router.delete("/{id}", summary="Delete a review", status_code=204, responses=_UNKNOWN)
 def delete(id: str, reviews: ReviewsDep) -> Response:
     """With its files and its log. There is no way back."""
     reviews.delete(id)
     return Response(status_code=204)
 
 
-@router.get("/{id}/files/{number}", summary="One file", response_model=ReviewFileOut, responses=_UNKNOWN)
+@router.get("/{id}/files/{number}", summary="Show a file of a review", response_model=ReviewFileOut, responses=_UNKNOWN)
 def file(id: str, number: int, reviews: ReviewsDep) -> dict[str, Any]:
     """What came, and which model labelled it."""
     return documents.file_to_json(reviews.file(id, number))
 
 
-@router.get("/{id}/files/{number}/segments", summary="Its segments", response_model=SegmentsOut, responses=_UNKNOWN)
+@router.get(
+    "/{id}/files/{number}/segments",
+    summary="Current segments of a file",
+    response_model=SegmentsOut,
+    responses=_UNKNOWN,
+)
 def segments(id: str, number: int, reviews: ReviewsDep) -> JSONResponse:
     """As the operations of the log left them."""
     revision, rows = reviews.segments(id, number)
     return JSONResponse({"revision": revision, "segments": [row.to_json() for row in rows]})
 
 
-@router.get("/{id}/files/{number}/answer", summary="What the model answered", responses=_UNKNOWN)
+@router.get("/{id}/files/{number}/answer", summary="The model's answer for a file", responses=_UNKNOWN)
 def answer(id: str, number: int, reviews: ReviewsDep, services: ServicesDep) -> Response:
     """The segments as they were given, in columns, with posterior and rank of the given label, the likeliest labels as
     index in `labels` and posterior in turn, and the tiers of the file."""
@@ -116,7 +123,7 @@ def answer(id: str, number: int, reviews: ReviewsDep, services: ServicesDep) -> 
 
 
 @router.get(
-    "/{id}/files/{number}/sound", summary="Its sound", response_class=FileResponse, responses=_UNKNOWN | _BINARY
+    "/{id}/files/{number}/sound", summary="Sound of a file", response_class=FileResponse, responses=_UNKNOWN | _BINARY
 )
 def sound(id: str, number: int, reviews: ReviewsDep, services: ServicesDep) -> Response:
     """16-bit WAV, one channel at 16 kHz; parts of it by the header Range."""
@@ -124,22 +131,22 @@ def sound(id: str, number: int, reviews: ReviewsDep, services: ServicesDep) -> R
     return _blob(services.workspace, row.playback, "audio/wav")
 
 
-@router.get("/{id}/files/{number}/peaks", summary="Extremes of its sound", responses=_UNKNOWN | _BINARY)
+@router.get("/{id}/files/{number}/peaks", summary="Waveform peaks of a file", responses=_UNKNOWN | _BINARY)
 def peaks(id: str, number: int, reviews: ReviewsDep, services: ServicesDep) -> Response:
     """For drawing: least and greatest value, two signed bytes, of every hundredth of a second."""
     row = reviews.file(id, number)
     return _blob(services.workspace, row.peaks, "application/octet-stream")
 
 
-@router.get(
-    "/{id}/files/{number}/annotation", summary="The annotation with the corrections", responses=_UNKNOWN | _BINARY
-)
+@router.get("/{id}/files/{number}/annotation", summary="Download a corrected annotation", responses=_UNKNOWN | _BINARY)
 def annotation(
     id: str,
     number: int,
     reviews: ReviewsDep,
     services: ServicesDep,
-    format: Annotated[str | None, Query(max_length=40, description="An annotation format; left out, its own.")] = None,
+    format: Annotated[
+        str | None, Query(max_length=40, description="An annotation format. Default: the file's own.")
+    ] = None,
 ) -> Response:
     """In the format in which it came, everything else of the file as it was. What a format cannot keep is named in
     X-Phonechain-Warnings."""
@@ -160,12 +167,12 @@ def annotation(
     return Response(out.data, headers=headers, media_type=out.media_type)
 
 
-@router.get("/{id}/operations", summary="Its log", response_model=OperationsOut, responses=_UNKNOWN)
+@router.get("/{id}/operations", summary="List a review's operations", response_model=OperationsOut, responses=_UNKNOWN)
 def history(
     id: str,
     reviews: ReviewsDep,
     after: Annotated[int, Query(ge=0, description="Operations after this number.")] = 0,
-    limit: Annotated[int, Query(ge=1, le=10_000, description="How many.")] = 10_000,
+    limit: Annotated[int, Query(ge=1, le=10_000, description="Maximum number.")] = 10_000,
 ) -> dict[str, Any]:
     """What was done, in order: what a window that was open meanwhile has to catch up with."""
     return documents.log_to_json(*reviews.operations(id, after, limit))

@@ -60,7 +60,7 @@ def test_a_model_that_aligns(tmp_path: Path, capfd: pytest.CaptureFixture[str], 
     [
         (["--preset", "spn-semi-crf", "--dictionary", "english"], "--flat-start"),
         (["--flat-start"], "--preset spn-semi-crf"),
-        (["--preset", "spn-semi-crf", "--resume"], "has none of these"),
+        (["--preset", "spn-semi-crf", "--resume"], "not available with the preset"),
         (["--preset", "spn-semi-crf", "--set", "l2=1"], "training.epochs"),
         (["--preset", "spn-semi-crf", "--set", "units=many"], "units"),
         (["--preset", "spn-semi-crf", "--flat-start", "--dictionary", "english"], "expected audio files"),

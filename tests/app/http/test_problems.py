@@ -7,11 +7,11 @@ import re
 import pytest
 from fastapi import FastAPI
 
+from phonechain.app.environment import load
 from phonechain.app.main import create_app
 from phonechain.app.models.catalog import Registry
 from phonechain.app.problems import documents as problems
 from phonechain.app.problems import errors as service_errors
-from phonechain.app.settings import load
 from phonechain.features import errors as domain_errors
 from phonechain.features.errors import PhonechainError
 from tests.app.conftest import Client, serving

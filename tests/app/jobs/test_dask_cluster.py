@@ -16,8 +16,9 @@ from cryptography.x509.oid import NameOID
 from distributed import Client
 from distributed.security import Security
 
+from phonechain.app.environment import load
 from phonechain.app.jobs import dask_cluster
-from phonechain.app.settings import Settings, load
+from phonechain.app.settings import Settings
 from phonechain.features.errors import SettingsError
 
 SECRET = "whsec_c2VjcmV0IG9mIHRoZSB0ZXN0"

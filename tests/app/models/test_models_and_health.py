@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from phonechain.app.environment import load
 from phonechain.app.models.catalog import Registry, model_files
-from phonechain.app.settings import load
 from phonechain.features.errors import ModelFileError, SettingsError
 from phonechain.model import pretrained_path
 from tests.app.conftest import Client
