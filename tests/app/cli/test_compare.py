@@ -102,7 +102,7 @@ def test_the_table_says_errors_intervals_and_tests(
     out = capfd.readouterr().out
     for said in ("92 segments of 4 utterances of corpus, 3 speakers", "B - A", "McNemar, exact", "matched pairs"):
         assert said in out
-    assert "speakers drawn 2000 times" in out
+    assert "speakers resampled 2000 times" in out
 
 
 @pytest.mark.parametrize(
