@@ -13,6 +13,9 @@ from phonechain.features.errors import SettingsError
 CEPSTRA = 12
 """Cepstral coefficients kept: 1 to 12. The zeroth, a level, gives way to the log energy."""
 
+STATIC = CEPSTRA + 1
+"""Static values of a frame: the cepstra, then the log energy."""
+
 ENGINES = ("native", "librosa")
 """What computes frames: numpy and scipy alone, or librosa over the same windows (`phonechain.features.librosa_engine`)."""
 

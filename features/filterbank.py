@@ -12,7 +12,16 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from phonechain.features.mfcc import BLOCK, FeatureSettings, check_samples, frame_count, mel_filters, power_spectra
+from phonechain.features.mfcc import (
+    BLOCK,
+    FeatureSettings,
+    check_samples,
+    emphasised_windows,
+    frame_count,
+    hamming,
+    mel_filters,
+    power_spectra,
+)
 
 _ROWS = 1 << 15
 """Frames whose powers are held at once in float64."""
@@ -26,9 +35,10 @@ def log_mels(samples: ArrayLike, settings: FeatureSettings) -> NDArray[np.float3
     """
     sound = check_samples(samples)
     if settings.engine == "librosa":
-        from phonechain.features import librosa_engine  # over a second of loading, which nobody else waits for
+        from phonechain.features import librosa_engine  # takes over a second to load
 
-        return librosa_engine.log_mels(sound, settings)
+        windows, taper = emphasised_windows(sound, settings), hamming(settings.window_length)
+        return librosa_engine.log_mels(windows, frame_count(len(sound), settings), settings, taper=taper)
     filters = band_filters(settings)
     count = frame_count(len(sound), settings)
     out = np.empty((-(-count // BLOCK) * BLOCK, settings.bands), dtype=np.float32)

@@ -1,12 +1,12 @@
 """The same frames as `mfcc` and `filterbank`, computed by librosa: `stft`, `filters.mel`, `feature.mfcc`, `feature.delta`.
 
-The windows are those of `mfcc.emphasised_windows`, since librosa has no window that loses its mean and is emphasised by
-itself; laid end to end they are a signal whose `librosa.stft` with a hop of one window is the spectrum of each. What is
-added, floors and the lifter, is ours. All values equal those of the other engine within 1e-4; blocks of one fixed shape keep the
-promise that sound appended to a recording changes no earlier frame.
+It starts from the windows of `mfcc.emphasised_windows`, since librosa cannot subtract a window's mean and emphasise it by itself;
+concatenated, they are a signal whose `librosa.stft` with a hop of one window is the spectrum of each. Floors and lifter are
+ours. All values equal those of the other engine within 1e-4; blocks of one fixed shape keep the promise that sound appended to a
+recording changes no earlier frame.
 
-Loading librosa costs more than a second, and it compiles some functions the first time it is loaded: this module is imported
-where `FeatureSettings.engine` asks for it, and nowhere else.
+Loading librosa takes more than a second, and it compiles some functions the first time: this module is imported only where
+`FeatureSettings.engine` asks for it.
 """
 
 from __future__ import annotations
@@ -18,57 +18,59 @@ import librosa
 import numpy as np
 from numpy.typing import NDArray
 
-from phonechain.features.mfcc import (
-    BLOCK,
-    CEPSTRA,
-    STATIC,
-    FeatureSettings,
-    emphasised_windows,
-    frame_count,
-    hamming,
-    lifter_weights,
-    with_derivatives,
-)
+from phonechain.features.feature_settings import CEPSTRA, STATIC, FeatureSettings
+
+Windows = Iterator[tuple[int, NDArray[np.float32], NDArray[np.float32]]]
+"""What `mfcc.emphasised_windows` gives: (first frame, windows, mean square of each), block by block."""
 
 
-def frames(samples: NDArray[np.float32], settings: FeatureSettings, *, warp: float = 1.0) -> NDArray[np.float32]:
-    """As `mfcc.frames`, of samples that are checked: `[n]` -> `[1 + n // hop, 39]`."""
-    lifter = lifter_weights(settings)
+def static(
+    windows: Windows,
+    count: int,
+    settings: FeatureSettings,
+    *,
+    taper: NDArray[np.float64],
+    lifter: NDArray[np.float64],
+    warp: float = 1.0,
+) -> NDArray[np.float32]:
+    """As `mfcc.static`: `[count, 13]` from the windows of `count` frames, their taper and the factors of the cepstra."""
     filters = _filters(settings, settings.n_mels, warp)
-    count = frame_count(len(samples), settings)
-    out = np.empty((-(-count // BLOCK) * BLOCK, STATIC), dtype=np.float32)
-    for at, power, energy in power_spectra(samples, settings):
+    blocks = []
+    for power, energy in _power_spectra(windows, settings, taper):
         log_mel = np.log(filters @ power + settings.mel_floor)
         cepstra = librosa.feature.mfcc(S=log_mel, n_mfcc=STATIC, dct_type=2, norm="ortho")
-        out[at : at + BLOCK, :CEPSTRA] = cepstra[1:].T * lifter
-        out[at : at + BLOCK, CEPSTRA] = np.log(energy + settings.energy_floor)
-    return with_derivatives(out[:count], settings.delta_width, derivative)
+        block = np.empty((len(energy), STATIC), dtype=np.float32)
+        block[:, :CEPSTRA] = cepstra[1:].T * lifter
+        block[:, CEPSTRA] = np.log(energy + settings.energy_floor)
+        blocks.append(block)
+    return np.concatenate(blocks)[:count]
 
 
-def log_mels(samples: NDArray[np.float32], settings: FeatureSettings) -> NDArray[np.float32]:
-    """As `filterbank.log_mels`, of samples that are checked: `[n]` -> `[1 + n // hop, bands]`."""
+def log_mels(
+    windows: Windows, count: int, settings: FeatureSettings, *, taper: NDArray[np.float64]
+) -> NDArray[np.float32]:
+    """As `filterbank.log_mels`: `[count, bands]` from the windows of `count` frames and their taper."""
     filters = _filters(settings, settings.bands, 1.0)
-    count = frame_count(len(samples), settings)
-    out = np.empty((-(-count // BLOCK) * BLOCK, settings.bands), dtype=np.float32)
-    for at, power, _ in power_spectra(samples, settings):
-        out[at : at + BLOCK] = np.log(filters @ power + settings.mel_floor).T
-    return out[:count]
+    blocks = [
+        np.log(filters @ power + settings.mel_floor).T.astype(np.float32)
+        for power, _ in _power_spectra(windows, settings, taper)
+    ]
+    return np.concatenate(blocks)[:count]
 
 
-def power_spectra(
-    samples: NDArray[np.float32], settings: FeatureSettings
-) -> Iterator[tuple[int, NDArray[np.float64], NDArray[np.float32]]]:
-    """(first frame, power `[n_fft // 2 + 1, BLOCK]`, mean square `[BLOCK]`) of one block of frames after the other."""
+def _power_spectra(
+    windows: Windows, settings: FeatureSettings, taper: NDArray[np.float64]
+) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float32]]]:
+    """(power `[n_fft // 2 + 1, BLOCK]`, mean square `[BLOCK]`), block by block."""
     length, n_fft = settings.window_length, settings.n_fft
-    taper = np.zeros(n_fft)
-    taper[:length] = hamming(length)
-    laid = np.zeros((BLOCK, n_fft))  # double precision: see mfcc.power_spectra
-    for at, emphasised, energy in emphasised_windows(samples, settings):
+    padded = np.pad(taper, (0, n_fft - length))
+    for _, emphasised, energy in windows:
+        laid = np.zeros((len(emphasised), n_fft))  # double precision: see mfcc.power_spectra
         laid[:, :length] = emphasised
         spectrum = librosa.stft(
-            laid.reshape(-1), n_fft=n_fft, hop_length=n_fft, win_length=n_fft, window=taper, center=False
+            laid.reshape(-1), n_fft=n_fft, hop_length=n_fft, win_length=n_fft, window=padded, center=False
         )
-        yield at, spectrum.real**2 + spectrum.imag**2, energy
+        yield spectrum.real**2 + spectrum.imag**2, energy
 
 
 def derivative(track: NDArray[np.float32], order: int, width: int) -> NDArray[np.float32]:

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from phonechain.features.errors import AudioError, EmptyAudio, NonFiniteAudio
-from phonechain.features.feature_settings import CEPSTRA, FeatureSettings
+from phonechain.features.feature_settings import CEPSTRA, STATIC, FeatureSettings
 
 __all__ = [
     "BLOCK",
@@ -40,9 +40,6 @@ __all__ = [
     "static",
     "with_derivatives",
 ]
-
-STATIC = CEPSTRA + 1
-"""Static values of a frame: the cepstra, then the log energy."""
 
 BLOCK = 128
 """Frames of a block: all buffers stay in the second-level cache."""
@@ -74,9 +71,13 @@ def frames(samples: ArrayLike, settings: FeatureSettings, *, warp: float = 1.0) 
     """
     sound = check_samples(samples)
     if settings.engine == "librosa":
-        from phonechain.features import librosa_engine  # over a second of loading, which nobody else waits for
+        from phonechain.features import librosa_engine  # takes over a second to load
 
-        return librosa_engine.frames(sound, settings, warp=warp)
+        values = librosa_engine.static(
+            emphasised_windows(sound, settings), frame_count(len(sound), settings), settings,
+            taper=hamming(settings.window_length), lifter=lifter_weights(settings), warp=warp,
+        )  # fmt: skip
+        return with_derivatives(values, settings.delta_width, librosa_engine.derivative)
     return with_derivatives(static(sound, settings, warp=warp), settings.delta_width, derivative)
 
 
@@ -178,9 +179,6 @@ def _constants(settings: FeatureSettings, warp: float) -> tuple[NDArray[np.float
     middles = (2 * np.arange(settings.n_mels) + 1) / (2 * settings.n_mels)
     cosines = np.sqrt(2 / settings.n_mels) * np.cos(np.pi * np.outer(middles, k)) * lifter_weights(settings)
     return filters.astype(np.float32), np.ascontiguousarray(cosines, dtype=np.float32)
-
-
-# ------------------------------------------------------------------------------------- also used by librosa_engine
 
 
 def frame_count(n: int, settings: FeatureSettings) -> int:
