@@ -1,7 +1,6 @@
-"""Annotation files: tiers of labelled intervals in, the same with an answer out.
+"""Annotation files: read tiers of labelled intervals, and write them with answers.
 
-`read` looks at the content first and uses a name's suffix only to break ties; `write` is its inverse. One file a
-format.
+`read` goes by the content, and uses the suffix of the name only to break ties; `write` is its inverse. One file per format.
 """
 
 from __future__ import annotations
@@ -102,7 +101,7 @@ READABLE: dict[str, Format] = {
 """Every format by its name; the order breaks ties between formats that are equally sure."""
 
 FORMATS: dict[str, Format] = {name: f for name, f in READABLE.items() if f.write is not None}
-"""Those that are written as well."""
+"""The formats that can also be written."""
 
 _OTHERS = {
     b"RIFF": "a WAV recording",
@@ -114,10 +113,10 @@ _OTHERS = {
     b"PK\x03\x04": "a zip archive (or an office document)",
     b"%PDF": "a PDF",
 }
-"""Files that end up in an annotation's place."""
+"""Files that people send in place of an annotation."""
 
 SUFFIXES: tuple[str, ...] = tuple(dict.fromkeys(s for f in READABLE.values() for s in f.suffixes))
-"""Suffixes, lower case with their dots, under which annotations are looked for."""
+"""Suffixes of annotation files, in lower case with their dots."""
 
 
 def read(
@@ -136,13 +135,13 @@ def read(
     Args:
         data: the file's bytes.
         name: its name; the suffix helps where the content fits several formats.
-        format: a key of READABLE, instead of looking.
-        encoding: of the text, a Python codec name, instead of looking.
-        rate: samples per second, for formats that count in samples (TIMIT); None takes 16000.
-        utterance: which one is meant in a file that holds several (MLF, CTM, Label Studio); None takes the one named as
-            the sound, else as the file.
+        format: a key of READABLE; None recognises it.
+        encoding: of the text, a Python codec name; None recognises it.
+        rate: samples per second, for formats that count in samples (TIMIT); None means 16000.
+        utterance: name of the recording, in a file of several (MLF, CTM, Label Studio); None takes the one with the name of
+            the sound, else of the file.
         audio: name of the sound, without folders and suffix.
-        channel: which one is meant, from 0, in a file that tells the channels of a sound apart (CTM).
+        channel: number of the channel, from 0, in a file that distinguishes the channels of a sound (CTM).
 
     Raises:
         UnrecognisedAnnotation: no format matches.
@@ -158,12 +157,12 @@ def read(
     if not data or data.isspace():
         raise UnrecognisedAnnotation("expected an annotation, got an empty file")
     if format is None and (other := next((what for magic, what in _OTHERS.items() if data.startswith(magic)), None)):
-        raise UnrecognisedAnnotation(f"expected an annotation, got {other}; are the two files in each other's place?")
+        raise UnrecognisedAnnotation(f"expected an annotation, got {other}; are the two files swapped?")
     return (_format(format, READABLE) if format is not None else sniff(source)).parse(source)
 
 
 def read_all(data: bytes, *, name: str | None = None) -> dict[str, Annotation]:
-    r"""Every recording of a file that may hold several, by its name without folders and suffix; of others the only one.
+    r"""All recordings of a file, by name without folders and suffix; most formats have one per file.
 
     Raises:
         AnnotationError: as `read`.
@@ -195,7 +194,7 @@ def sniff(source: Source) -> Format:
     start = excerpt(" ".join(source.head[:60].split()))  # binary data that no format knows is refused here
     by_name = next((f for _, named, f in scored if named), None)
     if by_name is not None and (not by_name.flat or (source.suffix != ".txt" and _has_times(source))):
-        return by_name  # its parser can say better what is wrong, and in which line
+        return by_name  # its parser gives a better error, with the line
     if not _has_times(source):
         raise UnrecognisedAnnotation(
             f"expected labels with their times, got text without times, which begins with {start}"
@@ -205,7 +204,7 @@ def sniff(source: Source) -> Format:
 
 
 def _has_times(source: Source) -> bool:
-    """True if most of the first lines have a number in them."""
+    """True if most of the first lines contain a number."""
     lines = [line for line in source.head.split("\n", SNIFFED)[:SNIFFED] if line.strip()]
     return 2 * sum(any(c.isdigit() for c in line) for line in lines) > len(lines)
 
@@ -236,7 +235,7 @@ def write(annotation: Annotation, format: str, *, recording: str | None = None, 
 
 
 def omitted_tiers(annotation: Annotation, format: str) -> list[str]:
-    """Names of the tiers that `write` leaves out, since a file of that format has no room for them. Raises AnnotationError.
+    """Names of the tiers that `write` leaves out, for a file of that format has no room for them. Raises AnnotationError.
 
     Examples:
         >>> from pathlib import Path
@@ -248,7 +247,7 @@ def omitted_tiers(annotation: Annotation, format: str) -> list[str]:
 
 
 def format_of(name: str) -> Format | None:
-    """The format written whose suffix this file name has: the one that is called so, else the first; None if there is none.
+    """The written format with the suffix of this file name: the one with that name, else the first; None if there is none.
 
     Examples:
         >>> format_of("speech.TextGrid").name
@@ -262,7 +261,7 @@ def format_of(name: str) -> Format | None:
 
 
 def stem_of(name: str) -> str:
-    """A file's name without folders and without the suffix of an annotation, of which EMU's has more than a dot.
+    """A file's name without folders and annotation suffix (EMU's is `_annot.json`).
 
     >>> stem_of("a/b.c.TextGrid"), stem_of("b_annot.json"), stem_of("b.docx")
     ('b.c', 'b', 'b')

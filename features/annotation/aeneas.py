@@ -1,4 +1,4 @@
-"""The JSON of aeneas, an aligner of texts: fragments with their times, perhaps with smaller ones inside. Seconds.
+"""The JSON of aeneas, an aligner of texts: fragments with times in seconds, which may contain smaller ones.
 
 Source: the aeneas manual, "Synchronization map formats", JSON. Times are decimals in quotes. Each level of the text
 (paragraphs, sentences, words) becomes a tier.

@@ -1,4 +1,4 @@
-"""What every annotation format shares: tiers, the text behind the bytes, the caps.
+"""Shared by all annotation formats: tiers, decoding of the text, limits.
 
 A format is one file with `sniff`, `parse` and `write`; the package's `__init__` lists them. Parsers get a `Source`,
 whose text is decoded once and has "\\n" line ends. Labels stay as they were spelled; they are compared in NFC.
@@ -20,21 +20,21 @@ from phonechain.features.segments import ROUNDING, Segment
 
 MAX_BYTES = 64 * 2**20
 MAX_ENTRIES = 1_000_000
-"""Intervals and points in one file. An hour of speech has about 50 000 phones."""
+"""Most intervals and points in one file. An hour of speech has about 50 000 phones."""
 MAX_TIERS = 1000
 MAX_LINES = 4_000_000
 MAX_SECONDS = 1e11
-"""Times beyond this are damage. It leaves room for times in a wrong unit, which get a hint where they meet the sound."""
+"""Later times are taken for damage. Times in a wrong unit stay below; they get a hint when compared with the sound."""
 SNIFFED = 12
-"""Lines of a file that are looked at to tell its format."""
+"""Lines of a file that are read to recognise its format."""
 
 ANSWER = " phonechain"
 POSTERIOR = " posterior"
 """What `add_labels` appends to a tier's name for the labels and the posteriors that it adds."""
 ANY = "*"
-"""The name of a recording that stands for any, in MLF."""
+"""The name that matches any recording, in MLF."""
 SCORE = " score"
-"""Appended to a tier's name for the numbers that a format (HTK, CTM) keeps beside its labels."""
+"""Appended to a tier's name for the scores that a format (HTK, CTM) stores with its labels."""
 
 _INTEGER = re.compile(r"[0-9]{1,18}")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
@@ -46,8 +46,7 @@ _DERIVED = re.compile(rf"(?:{ANSWER}|{POSTERIOR}|{SCORE})(?: \([0-9]+\))?\Z")
 class Tier:
     """A named row of an annotation. `entries` are in the order of the file; a point has start == end. Seconds.
 
-    `lines` has the line of the file, from 1, on which each entry stands, in formats that have an entry a line; else it
-    is empty.
+    `lines` has the line of each entry in the file, from 1, for formats with one entry per line; otherwise it is empty.
     """
 
     name: str
@@ -56,13 +55,13 @@ class Tier:
     lines: list[int] = field(default_factory=list, compare=False, repr=False)
 
     def labelled(self) -> list[Segment]:
-        """The entries with something other than blanks as a label."""
+        """The entries whose label is not empty or blank."""
         return [s for s in self.entries if s.label and not s.label.isspace()]
 
 
 @dataclass(slots=True)
 class Annotation:
-    """What one annotation file says. `start` and `end` bound its time line (seconds; `end` None if it does not say)."""
+    """The contents of an annotation file. `start` and `end` bound its time line (seconds; `end` is None if unknown)."""
 
     tiers: list[Tier]
     format: str
@@ -71,7 +70,7 @@ class Annotation:
     encoding: str | None = None
     notices: tuple[Notice, ...] = ()
     channel: int | None = None
-    """The channel of the sound that it is about, from 0, where the file says one."""
+    """The channel of the sound that it belongs to, from 0; None if the file does not say."""
 
     def tier(self, name: str) -> Tier | None:
         """The first tier of that name, compared in Unicode NFC; None if there is none.
@@ -85,7 +84,7 @@ class Annotation:
         return next((t for t in self.tiers if nfc(t.name) == wanted), None)
 
     def interval_tiers(self) -> list[Tier]:
-        """The tiers of intervals, without those that hold an answer or numbers about another tier."""
+        """The tiers of intervals, without those of answers and of numbers about another tier."""
         return [t for t in self.tiers if t.kind == "interval" and not is_derived(t.name)]
 
     @property
@@ -99,20 +98,20 @@ class Annotation:
 
 @dataclass(slots=True)
 class Options:
-    """What a format may need and a file does not say."""
+    """What a format may need and its file does not say."""
 
     rate: int | None = None
-    """Samples per second, for formats that count in samples without naming the rate (TIMIT); None takes the usual one."""
+    """Samples per second, for formats that count in samples without stating the rate (TIMIT); None means the usual one."""
     utterance: str | None = None
-    """Which one is meant, in formats that hold several (MLF, CTM, Label Studio)."""
+    """Name of the recording, in formats with several per file (MLF, CTM, Label Studio)."""
     audio: str | None = None
-    """The name of the sound without folders and suffix: what is meant where `utterance` does not say it."""
+    """Name of the sound without folders and suffix: the recording's name if `utterance` is None."""
     channel: int | None = None
-    """Which channel is meant, from 0, in formats that tell channels apart (CTM, RTTM)."""
+    """Number of the channel, from 0, in formats that distinguish channels (CTM, RTTM)."""
 
 
 class Source:
-    """The bytes of a file and, decoded when first asked for, its text."""
+    """The bytes of a file and its text, which is decoded when first used."""
 
     def __init__(
         self, data: bytes, *, name: str | None = None, encoding: str | None = None, options: Options | None = None
@@ -149,13 +148,13 @@ class Source:
 
     @cached_property
     def head(self) -> str:
-        """The first few thousand characters, ending with a whole line where there is one."""
+        """The first few thousand characters, up to the end of a line if there is one."""
         part = self.text[:8192]
         return part if len(part) == len(self.text) else part[: part.rfind("\n") + 1] or part
 
     @cached_property
     def typical_length(self) -> float | None:
-        """Median of end - start over the first lines of `int int name`; None if a line is otherwise."""
+        """Median of end - start over the first lines, each `int int name`; None if a line differs."""
         lengths = []
         for line in self.head.split("\n", SNIFFED)[:SNIFFED]:
             words = line.split(None, 2)
@@ -169,7 +168,7 @@ class Source:
 
     @cached_property
     def suffix(self) -> str:
-        """Lower case, with its dot; empty if there is no name."""
+        """Suffix of the name in lower case, with its dot; empty if there is no name."""
         _, dot, end = (self.name or "").rpartition(".")
         return dot + end.lower() if dot and "/" not in end else ""
 
@@ -187,7 +186,7 @@ class Source:
                 yield number, line
 
     def annotation(self, tiers: list[Tier], format: str, **more: Any) -> Annotation:
-        """The result of a parser, with the source's encoding and notices put in."""
+        """An annotation with the source's encoding and notices."""
         if len(tiers) > MAX_TIERS:
             raise AnnotationError(
                 f"expected at most {MAX_TIERS} tiers, got {len(tiers)}", value=len(tiers), limit=MAX_TIERS
@@ -200,7 +199,7 @@ class Source:
 class Format:
     """One annotation format.
 
-    `sniff` says how surely the source is of this format: 0 not at all, 1 perhaps, 2 by its grammar, 3 by a magic word.
+    `sniff` says how certainly the source has this format: 0 not at all, 1 perhaps, 2 by its grammar, 3 by a magic word.
     """
 
     name: str
@@ -214,13 +213,13 @@ class Format:
     holds: Literal["all", "intervals", "same", "one"] = "all"
     """What a file has room for: every tier; those of intervals; the chosen one and those with the same intervals; one."""
     parse_all: Callable[[Source], dict[str, Annotation]] | None = None
-    """Where a file may hold many recordings: all of them, by name without folders and suffix."""
+    """For formats with several recordings per file: all of them, by name without folders and suffix."""
     names_sound: bool = False
-    """True where `write` takes `recording` (a name) and `rate` (Hz) of the sound, each perhaps None."""
+    """True if `write` takes `recording` (a name) and `rate` (Hz) of the sound, either of which may be None."""
 
     @property
     def flat(self) -> bool:
-        """True where a file is about one tier: the answer, else the tier that `choose_tier` picks."""
+        """True if a file has one main tier: the answer, else the tier that `choose_tier` picks."""
         return self.holds in ("same", "one")
 
     def read(self, data: bytes, *, name: str | None = None) -> Annotation:
@@ -229,7 +228,7 @@ class Format:
 
 
 def printable(tiers: list[Tier]) -> list[Tier]:
-    """The tiers, with U+FFFD for what no text file can hold: NUL and halves of UTF-16 pairs, from escapes or bytes."""
+    """Replace what no text file can hold, NUL and unpaired surrogates, by U+FFFD."""
     for tier in tiers:
         if _UNWRITABLE.search(tier.name):
             tier.name = _UNWRITABLE.sub("\ufffd", tier.name)
@@ -246,10 +245,10 @@ def name_stem(path: str) -> str:
 
 
 def pick(source: Source, names: list[str]) -> str:
-    """Which of a file's recordings is meant: the one asked for, that of the sound's name or of the file's, the only one, any.
+    """Choose a recording of a file: the requested one, the one with the sound's or the file's name, the only one, or any.
 
     Raises:
-        AnnotationError: it is not there, or it is not said which is.
+        AnnotationError: it is not there, or there are several and none is named.
     """
     asked = source.options.utterance
     if not names:
@@ -272,7 +271,7 @@ def is_number(text: str) -> bool:
 
 
 def one_line(label: str | None, *forbidden: str) -> str:
-    """The label for a format that keeps it on one line. Raises AnnotationError if it cannot be kept there."""
+    """The label for a format with one line per entry. Raises AnnotationError if the format cannot hold it."""
     text = (label or "").strip()
     for bad in ("\n", "\r", "\t", *forbidden):
         if bad in text:
@@ -281,10 +280,10 @@ def one_line(label: str | None, *forbidden: str) -> str:
 
 
 def gapless(tier: Tier) -> list[Segment]:
-    """The entries from 0 s on, with entries without label in the gaps, for formats that write ends only.
+    """The entries from 0 s, with unlabelled entries in the gaps, for formats that write ends only.
 
     Raises:
-        AnnotationError: they overlap or are out of order.
+        AnnotationError: entries overlap or are out of order.
     """
     out: list[Segment] = []
     at = 0.0
@@ -302,12 +301,12 @@ def gapless(tier: Tier) -> list[Segment]:
 
 
 def nfc(text: str) -> str:
-    """The text in Unicode's composed form, in which names and labels are compared."""
+    """The text in Unicode NFC, the form in which names and labels are compared."""
     return text if text.isascii() else unicodedata.normalize("NFC", text)
 
 
 def number(text: str, line: int | None, what: str, unit: float = 1.0) -> float:
-    """A number that can be a time, or an AnnotationSyntaxError that names it. `unit`: how many make a second."""
+    """Parse a time in `unit`s per second. Raises AnnotationSyntaxError with the text."""
     try:
         value = float(text)
     except ValueError:
@@ -318,13 +317,13 @@ def number(text: str, line: int | None, what: str, unit: float = 1.0) -> float:
 
 
 def excerpt(text: str) -> str:
-    """A short quotation of offending text."""
+    """A short quotation of a text, for messages."""
     text = text if len(text) <= 40 else text[:37] + "..."
     return "'" + "".join(c if c.isprintable() else "?" for c in text) + "'"
 
 
 def check_count(count: int, line: int | None = None) -> None:
-    """Raises AnnotationSyntaxError for more than MAX_ENTRIES."""
+    """Raise AnnotationSyntaxError for more than MAX_ENTRIES."""
     if count > MAX_ENTRIES:
         raise AnnotationSyntaxError(
             f"expected at most {MAX_ENTRIES} intervals, got {count} or more", line=line, value=count, limit=MAX_ENTRIES
@@ -332,12 +331,12 @@ def check_count(count: int, line: int | None = None) -> None:
 
 
 def blank(label: str | None) -> bool:
-    """True where nothing, or nothing but blanks, was written."""
+    """True for a label that is None, empty or blank."""
     return not label or label.isspace()
 
 
 def seconds(value: float) -> str:
-    """A time as text: the shortest that reads back as the same float, never with an exponent."""
+    """A time as the shortest text that reads back as the same float, without an exponent."""
     text = repr(float(value))
     if "e" in text or "E" in text:
         text = f"{value:.20f}".rstrip("0")
@@ -346,5 +345,5 @@ def seconds(value: float) -> str:
 
 
 def is_derived(name: str) -> bool:
-    """True for tiers that hold an answer or numbers about another tier."""
+    """True for names of tiers of answers, or of numbers about another tier."""
     return _DERIVED.search(name) is not None

@@ -1,4 +1,4 @@
-"""Files that tell the channels of a recording apart (CTM, RTTM): which is meant, and which of the sound's it is."""
+"""Formats that distinguish the channels of a recording (CTM, RTTM): choose a channel, and map it to the sound's."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def pick_channel(source: Source, recordings: Mapping[str, Collection[str]]) -> t
 def read_one(
     source: Source, recordings: Mapping[str, Mapping[str, Rows]], tiers: Callable[[Rows], list[Tier]], format: str
 ) -> Annotation:
-    """One recording, and of several channels one. `recordings` has the rows by recording and channel.
+    """Read one recording, and if it has several channels one of them. `recordings` has the rows by recording and channel.
 
     Raises:
         AnnotationError: the recording or channel that is meant is not there, or it is not said which is.
@@ -73,7 +73,7 @@ def read_one(
 def read_each(
     source: Source, recordings: Mapping[str, Mapping[str, Rows]], tiers: Callable[[Rows], list[Tier]], format: str
 ) -> dict[str, Annotation]:
-    """Every recording by its name; channels but the first have theirs after a blank."""
+    """Every recording by its name; for channels other than the first, the name is followed by a blank and the channel."""
     out: dict[str, Annotation] = {}
     for name, channels in recordings.items():
         for k, (channel, rows) in enumerate(sorted(channels.items())):

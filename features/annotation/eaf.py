@@ -60,7 +60,7 @@ def parse(source: Source) -> Annotation:
 
 
 def _timed_segments(aligned: list[Aligned], slots: dict[str, float | None], origin: float) -> list[Segment]:
-    """The annotations whose two slots have a time."""
+    """The annotations whose two slots both have a time."""
     try:
         # Nearly every file: a slot that is not there, or has no value, is the exception.
         return [
@@ -73,13 +73,13 @@ def _timed_segments(aligned: list[Aligned], slots: dict[str, float | None], orig
 
 
 def time_origin(document: Document) -> float:
-    """The time in the recording, ms, at which the time line begins: of the sound, if several media are linked."""
+    """Time in the recording (ms) at which the time line begins: in the sound, if several media are linked."""
     sound = [m for m in document.media if m[0].startswith("audio")] or document.media
     return number(sound[0][1], sound[0][2], "a TIME_ORIGIN", 1000) if sound else 0.0
 
 
 def _interpolate(document: Document) -> int:
-    """Give a value to each slot without one that has one before it and one after it in its tier; how many got one."""
+    """Interpolate each slot without a time between its neighbours in the tier; returns how many."""
     slots, filled = document.slots, 0
     for entries in document.aligned:
         order: list[str] = []
@@ -100,7 +100,7 @@ def _interpolate(document: Document) -> int:
 
 
 def _inherit(document: Document) -> Times:
-    """Times of annotations that refer to others: the other's, or an even part of it where several of a tier do."""
+    """Times of annotations that refer to another: that one's, divided evenly if several of a tier refer to it."""
     times: Times = {}
     for name, first, second, _ in (entry for entries in document.aligned for entry in entries):
         start, end = document.slots.get(first), document.slots.get(second)
@@ -126,7 +126,7 @@ def _inherit(document: Document) -> Times:
 
 
 def _in_order(befores: dict[str, str]) -> list[str]:
-    """The parts of a subdivision, each after the one that it names as the one before; else in the order of the file."""
+    """The parts of a subdivision in the order of their links to the previous part, else in the order of the file."""
     after: dict[str, list[str]] = defaultdict(list)
     for name, before in befores.items():
         after[before if before in befores else ""].append(name)
@@ -190,7 +190,7 @@ def write(annotation: Annotation) -> bytes:
 
 
 def _text(value: str) -> str:
-    """Text as XML; what XML has no way to say becomes U+FFFD."""
+    """Text escaped for XML; characters that XML cannot represent become U+FFFD."""
     return escape(_NO_XML.sub("\ufffd", value), {"\r": "&#13;"})
 
 

@@ -1,4 +1,4 @@
-"""Bytes to text: byte-order marks, then UTF-16 by its zeros, UTF-8 by its grammar, and a told guess for the rest."""
+"""Decode text: by its byte-order mark, as UTF-16 by its zero bytes, as UTF-8 if valid, else by a guess with a notice."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _QUOTES_1252 = frozenset(b"\x80\x82\x84\x85\x8b\x91\x92\x93\x94\x95\x96\x97\x99\
 
 
 def decode(data: bytes, encoding: str | None = None) -> tuple[str, str, tuple[Notice, ...]]:
-    """Text, the name of its encoding, and a Notice where that was a guess.
+    """Text, the name of its encoding, and a Notice if that was guessed.
 
     Args:
-        encoding: take this one instead of looking; a Python codec name.
+        encoding: a Python codec name; None recognises it.
 
     Raises:
         UnrecognisedAnnotation: the bytes are not text.
-        AnnotationError: they are not text of the encoding that was asked for or marked.
+        AnnotationError: they are not text in the encoding that was requested or marked.
     """
     if encoding is not None:
         return _strict(data, encoding), encoding, ()

@@ -1,4 +1,4 @@
-"""The JSON of Gentle, an aligner: words with their times, each with its phones by their durations. Seconds.
+"""The JSON of the aligner Gentle: words with their times, and their phones with durations, in seconds.
 
 Source: the program's README and what its server answers. A phone begins where the one before ends; its name carries the
 place in the word (`ih_B`) and is kept so. Words that were not found have no times and are left out.

@@ -227,7 +227,7 @@ def to_object(annotation: Annotation) -> dict[str, Any]:
 
 
 def write(annotation: Annotation) -> bytes:
-    """Every tier, an entry a line. UTF-8."""
+    """Every tier, one entry per line. UTF-8."""
     body = to_object(annotation)
     tiers = []
     for tier in body.pop("tiers"):

@@ -173,7 +173,7 @@ def _time(cell: str, delimiter: str) -> str:
 
 
 def _table(annotation: Annotation) -> list[list[str]]:
-    """One line an interval with a column a tier where all tiers have the same intervals; else a line an entry."""
+    """One line per interval and one column per tier if all tiers have the same intervals; else one line per entry."""
     tiers = annotation.tiers
     names = Counter(t.name for t in tiers)
     spoken_for = _STARTS | _ENDS | _DURATIONS | _TIERS | _ROW

@@ -293,7 +293,7 @@ def write_long(annotation: Annotation) -> bytes:
 
 
 def write_short(annotation: Annotation) -> bytes:
-    """The form with the values alone, one a line. UTF-8."""
+    """The short form: values alone, one per line. UTF-8."""
     start, end = annotation.extent
     tiers = fill_gaps(annotation)
     lines = [

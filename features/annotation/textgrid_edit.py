@@ -89,7 +89,7 @@ def _long(entries: Sequence[Segment], old: str, spelt: Mapping[float, str]) -> s
 
 
 def _short(entries: Sequence[Segment], old: str, spelt: Mapping[float, str]) -> str:
-    """The block of intervals, a value a line."""
+    """The block of intervals, one value per line."""
     values = [value for s in entries for value in (_time(s.start, spelt), _time(s.end, spelt), quote(s.label))]
     lead = match[0] if (match := re.match(r"[ \t]*\n", old)) else "\n"
     return lead + "\n".join(values)

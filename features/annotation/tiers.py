@@ -1,4 +1,4 @@
-"""Which tier is meant, its segments, and an answer as new tiers beside it."""
+"""Choose a tier, turn it into segments, and add answers as new tiers."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ from phonechain.features.errors import AnnotationError, NoSegments, Notice, Unkn
 from phonechain.features.segments import Segment
 
 PREFERRED = ("phones", "phone", "MAU", "segments", "Phonetic")
-"""Names under which aligners and corpora keep their phones (MFA, WebMAUS, EMU), compared without regard to case."""
+"""Names that aligners and corpora give the tier of phones (MFA, WebMAUS, EMU), ignoring case."""
 
 SHORT = 0.5
-"""Seconds up to which an interval counts as one that may be a phone."""
+"""Longest interval that may be a phone (s)."""
 
 
 BY_NAME = "by its name"
 
 
 def choose_tier(annotation: Annotation, tier: str | None = None) -> tuple[Tier, tuple[Notice, ...]]:
-    """The tier of the phones, and a Notice where it was guessed among several; a single one of a usual name is no guess.
+    """The tier of the phones, with a Notice if it was guessed among several; a unique tier with a usual name is no guess.
 
     Args:
         annotation: with at least one interval tier.
-        tier: its name (compared in NFC, then without case), or its number from 1, for names that occur twice. None
-            takes the first of PREFERRED that is there, also as the end of a name such as "speaker - phones", else the
-            interval tier with most labelled intervals of at most SHORT seconds. Of several tiers of one name the one
-            with most such intervals is taken.
+        tier: its name (compared in NFC, then ignoring case), or its number from 1, for names that occur twice. None takes the
+            first of PREFERRED that exists, also as the end of a name such as "speaker - phones", else the interval tier with
+            the most labelled intervals of at most SHORT seconds. Among tiers of the same name, the one with the most such
+            intervals is taken.
 
     Raises:
         UnknownTier: no tier of that name; the message lists the tiers.
@@ -82,7 +82,7 @@ def choose_tier(annotation: Annotation, tier: str | None = None) -> tuple[Tier, 
 
 
 def _guess(candidates: list[Tier], keys: list[str]) -> tuple[int, str]:
-    """Which of the tiers, of names `keys`, is that of the phones, and what of its name says so; "" where its intervals do."""
+    """Index of the tier of the phones among tiers with names `keys`, and what in its name says so; "" if its intervals do."""
 
     def fitness(n: int) -> tuple[int, int]:
         return _fitness(candidates[n])
@@ -97,7 +97,7 @@ def _guess(candidates: list[Tier], keys: list[str]) -> tuple[int, str]:
 
 
 def is_phone_tier(name: str) -> bool:
-    """True for the names under which phones are usually kept."""
+    """True for usual names of a tier of phones."""
     return _is_usual(nfc(name).casefold().strip())
 
 
@@ -111,12 +111,12 @@ def short_intervals(tier: Tier) -> int:
 
 
 def _fitness(tier: Tier) -> tuple[int, int]:
-    """Of two tiers the one with the higher value is more probably that of the phones."""
+    """Rank for being the tier of phones; higher is more probable."""
     return short_intervals(tier), len(tier.entries)
 
 
 def _describe_unusable(annotation: Annotation, candidates: list[Tier]) -> str:
-    """What a person should know of tiers that are named as if they had the phones, and were not looked at."""
+    """Describe tiers whose names suggest phones, but which are empty or hold points."""
     told = [
         f"; tier {excerpt(t.name)} {'holds points' if t.kind == 'point' and t.entries else 'is empty'}"
         for t in annotation.tiers
@@ -126,7 +126,7 @@ def _describe_unusable(annotation: Annotation, candidates: list[Tier]) -> str:
 
 
 def _repeat_notice(annotation: Annotation, same: list[Tier], chosen: Tier) -> Notice:
-    """Several tiers of one name: which was taken, and why."""
+    """A notice about several tiers of one name: which was taken, and why."""
 
     def place(tier: Tier) -> str:
         number = next(i for i, t in enumerate(annotation.tiers, 1) if t is tier)
@@ -182,7 +182,7 @@ def list_tiers(annotation: Annotation) -> str:
 
 
 def tier_segments(tier: Tier) -> list[Segment]:
-    """The entries as segments. Labels lose the blanks around them, nothing else; None where nothing was written.
+    """The entries as segments. Labels are stripped of surrounding blanks; empty ones become None.
 
     Examples:
         >>> tier_segments(Tier("phones", "interval", [Segment(0.0, 0.1, " HH "), Segment(0.1, 0.25, "")]))
@@ -198,12 +198,12 @@ def tier_segments(tier: Tier) -> list[Segment]:
 def add_labels(
     annotation: Annotation, tier: Tier | str, labels: Sequence[str | None], posteriors: Sequence[float | None]
 ) -> Annotation:
-    """The annotation with two tiers more, "<tier> phonechain" and "<tier> posterior"; every tier of the input is kept.
+    """The annotation with two new tiers, "<tier> phonechain" and "<tier> posterior"; all tiers of the input are kept.
 
     Args:
         annotation: as read.
         tier: the tier that was labelled, or its name.
-        labels, posteriors: one for each entry of the tier; None where there is no answer.
+        labels, posteriors: one per entry of the tier; None where there is no answer.
 
     Raises:
         AnnotationError: the counts differ.
@@ -230,7 +230,7 @@ def add_labels(
 
 
 def shift(annotation: Annotation, by: float | Literal["start"]) -> Annotation:
-    """The annotation with `by` seconds added to every time; "start" takes away the time at which it starts itself.
+    """The annotation with `by` seconds added to every time; "start" subtracts the time at which it starts.
 
     >>> shift(Annotation([Tier("phones", "interval", [Segment(0.5, 0.6, "a")])], "json", 0.5, 0.6), "start").tiers[0].entries
     [Segment(start=0.0, end=0.1, label='a')]
@@ -245,7 +245,7 @@ def shift(annotation: Annotation, by: float | Literal["start"]) -> Annotation:
     if by == 0:
         return annotation
     tiers = [
-        # Decimals that were taken apart come together again: 0.6 - 0.5 is 0.1.
+        # Rounding restores decimals: 0.6 - 0.5 is 0.1.
         replace(t, entries=[Segment(round(s.start + by, 9), round(s.end + by, 9), s.label) for s in t.entries])
         for t in annotation.tiers
     ]
@@ -276,16 +276,16 @@ def derived_tier(annotation: Annotation, tier: Tier, kind: str, *, anywhere: boo
 
 
 def same_intervals(a: Tier, b: Tier) -> bool:
-    """True for tiers with the very same intervals."""
+    """True for tiers with identical intervals."""
     return len(a.entries) == len(b.entries) and all(
         x.start == y.start and x.end == y.end for x, y in zip(a.entries, b.entries, strict=True)
     )
 
 
 def main_tier(annotation: Annotation) -> tuple[Tier, list[str | None]]:
-    """What a format with room for one tier writes: (tier, one number or None an entry).
+    """What a format with room for one tier writes: (tier, a number or None per entry).
 
-    Where an answer is there, its labels and posteriors under the name of the tier it answers; else the tier that
+    If there is an answer, its labels and posteriors under the name of the tier that it answers; else the tier that
     `choose_tier` picks, with its scores if it has any.
     """
     for tier in reversed(annotation.tiers):
