@@ -59,9 +59,10 @@ async def _serve(known: Settings, processes: int, gpus: int, memory: str, host: 
 
 
 async def _serve_one(known: Settings, gpus: int, memory: str, host: str | None, stop: asyncio.Event) -> None:
-    from phonechain.app.jobs.dask_cluster import PRELOAD, cluster_security, configure, hide_secrets
+    from phonechain.app.jobs.dask_cluster import PRELOAD, cluster_security, configure, drop_secrets
 
     configure()
+    drop_secrets()
     from distributed import Nanny
 
     options: dict[str, Any] = {"host": host} if host is not None else {}
@@ -74,7 +75,7 @@ async def _serve_one(known: Settings, gpus: int, memory: str, host: str | None, 
                 resources={"GPU": gpus} if gpus else None,
                 local_directory=folder,
                 preload=[PRELOAD],
-                env=hide_secrets() | _task_environment(known),
+                env=_task_environment(known),
                 security=cluster_security(known),
                 death_timeout=30,
                 silence_logs=logging.ERROR,

@@ -9,6 +9,7 @@ PHONECHAIN_TLS_CA, PHONECHAIN_TLS_CERT and PHONECHAIN_TLS_KEY name.
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -200,6 +201,7 @@ def start_local(settings: Settings, scratch: Path) -> LocalCluster:
     `scratch` is a folder for what Dask spills. `cluster.security` is the only way in.
     """
     configure()
+    drop_secrets()
     from distributed import LocalCluster
     from distributed.security import Security
 
@@ -217,14 +219,16 @@ def start_local(settings: Settings, scratch: Path) -> LocalCluster:
         local_directory=str(scratch),
         silence_logs=logging.ERROR,
         preload=[PRELOAD],
-        env=hide_secrets(),
     )
 
 
-def hide_secrets() -> dict[str, Any]:
-    """Changes to a worker's environment: what only the service needs is emptied there.
+def drop_secrets() -> None:
+    """Remove the settings' secrets, which have been read, from the environment of this process.
 
-    The database's URL goes to a task with the task; the credentials of a store stay, since workers read and write it.
+    Workers begin with a copy of it, which /proc shows for as long as they live: what Dask changes in a worker's environment, it
+    changes after that. The database's URL goes to a task with the task; the credentials of a store stay, since workers
+    read and write it.
     """
-    names = [variable(field) for field in SECRETS]
-    return dict.fromkeys([*names, *(f"{name}_FILE" for name in names)], "")
+    for name in map(variable, SECRETS):
+        os.environ.pop(name, None)
+        os.environ.pop(f"{name}_FILE", None)
