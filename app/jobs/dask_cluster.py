@@ -44,6 +44,9 @@ CONFIG = {
     # A worker keeps an hour of call stacks otherwise, one tree a second: 110 MiB in the 25 minutes of a long job.
     "distributed.worker.profile.enabled": False,
     "distributed.admin.system-monitor.log-length": 120,  # samples at half a second
+    # Their pages over HTTP, on ports of their own and without a key, name jobs and functions.
+    "distributed.scheduler.http.routes": [],
+    "distributed.worker.http.routes": [],
     "distributed.nanny.pre-spawn-environ": {
         "OMP_NUM_THREADS": 1,
         "MKL_NUM_THREADS": 1,

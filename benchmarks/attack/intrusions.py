@@ -6,14 +6,13 @@ import contextlib
 import json
 import os
 import re
-import subprocess
-import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
 
+from benchmarks.attack import cluster
 from benchmarks.attack.archives import sample_archive
 from benchmarks.attack.target import ADMIN, SECRET, Check, Target
 from phonechain.app import samples
@@ -26,6 +25,10 @@ LISTEN = "0A"
 
 def code_in_the_scheduler(target: Target) -> list[Check]:
     """Run code as the service through its Dask scheduler, with no certificate."""
+    with cluster.open_cluster() as port:
+        works, said = cluster.attempt(port, target.folder / "shown")
+    checks = [(f"the attempt runs code in a cluster without certificates: {said}", works)]
+    marker = target.folder / "owned"
     with target.client("train") as client:
         corpus = client.post(
             "/corpora", content=sample_archive("dask"), headers={"Content-Type": "application/zip"}
@@ -35,16 +38,31 @@ def code_in_the_scheduler(target: Target) -> list[Check]:
         while client.get(f"/jobs/{job['id']}").json()["state"] == "queued" and time.monotonic() < limit:
             time.sleep(0.2)
         ports = sorted(listening(target.family()) - {target.port})
-        marker = target.folder / "owned"
-        tried = [try_dask(port, marker) for port in ports]
+        for port in ports:
+            ran, said = cluster.attempt(port, marker)
+            checks.append((f"no code ran through port {port}: {said}", not ran))
+            checks += [(f"port {port} tells {page}", False) for page in PAGES if told(port, page)]
         environments = [Path(f"/proc/{pid}/environ").read_bytes() for pid in target.family()[1:]]
         state = ended(client, job["id"])
     return [
+        *checks,
         ("ports of the cluster were found", bool(ports)),
-        ("no code ran", not marker.exists() and not any(tried)),
+        ("no code ran after all", not marker.exists()),
         ("workers hold no secrets", not any(s.encode() in e for e in environments for s in (ADMIN, SECRET))),
         ("the job succeeded", state == "succeeded"),
     ]
+
+
+PAGES = ("info/main/workers.html", "json/identity.json", "metrics", "health")
+"""What Dask would tell everybody over HTTP."""
+
+
+def told(port: int, page: str) -> bool:
+    """Whether this port answers with a page of Dask's."""
+    try:
+        return httpx.get(f"http://127.0.0.1:{port}/{page}", timeout=5).status_code == 200
+    except httpx.HTTPError:
+        return False
 
 
 def listening(pids: list[int]) -> set[int]:
@@ -58,26 +76,6 @@ def listening(pids: list[int]) -> set[int]:
     lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
     rows = [line.split() for line in lines]
     return {int(row[1].split(":")[1], 16) for row in rows if row[3] == LISTEN and f"socket:[{row[9]}]" in inodes}
-
-
-def try_dask(port: int, marker: Path) -> bool:
-    """Whether somebody without a certificate can run code there, over TCP or TLS."""
-    code = (
-        "import sys, pathlib\nfrom distributed import Client\nfrom distributed.security import Security\n"
-        "for address, security in ((f'tcp://127.0.0.1:{sys.argv[1]}', None), "
-        "(f'tls://127.0.0.1:{sys.argv[1]}', Security.temporary())):\n"
-        "    try:\n"
-        "        with Client(address, timeout=2, security=security) as client:\n"
-        "            client.submit(pathlib.Path(sys.argv[2]).write_text, 'x').result(timeout=3)\n"
-        "        sys.exit(1)\n"
-        "    except Exception:\n"
-        "        pass\n"
-    )
-    try:
-        command = [sys.executable, "-c", code, str(port), str(marker)]
-        return subprocess.run(command, capture_output=True, timeout=60).returncode == 1
-    except subprocess.TimeoutExpired:  # it still waits for an answer
-        return False
 
 
 def ended(client: httpx.Client, id: str, seconds: float = 240.0) -> str:

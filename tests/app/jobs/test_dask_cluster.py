@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -67,6 +68,13 @@ def test_nobody_else_runs_anything(cluster: Any, tmp_path: Path) -> None:
         with pytest.raises((OSError, TimeoutError)):
             _try(address, security, tmp_path / "touched")
     assert not (tmp_path / "touched").exists()
+
+
+def test_pages_of_the_cluster_tell_nothing(cluster: Any) -> None:
+    """Dask opens ports for them, without TLS or a key."""
+    port = cluster.scheduler.http_server.port
+    for page in ("info/main/workers.html", "json/identity.json", "metrics"):
+        assert httpx.get(f"http://127.0.0.1:{port}/{page}", timeout=30).status_code == 404
 
 
 def test_workers_are_told_no_secrets(cluster: Any) -> None:
