@@ -111,7 +111,10 @@ class ChannelError(AudioError):
 
 
 class AnnotationError(PhonechainError):
+    """`part`: which part of a request the file was."""
+
     slug = "annotation"
+    part = "segments"
 
 
 class UnrecognisedAnnotation(AnnotationError):

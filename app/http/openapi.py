@@ -28,6 +28,7 @@ from phonechain.app.schemas.classify import ClassifyAnswer, ClassifyBody, Classi
 from phonechain.app.schemas.corpora import RegisterCorpus
 from phonechain.app.schemas.jobs import AlignJob, EvaluateJob, LabelJob, RecognizeJob, TrainJob
 from phonechain.app.schemas.problems import Problem
+from phonechain.app.schemas.reviews import StoredFile
 from phonechain.features.annotation import FORMATS
 
 SUMMARY = "Labels the phones of speech whose segment boundaries are known, and says how sure it is of each."
@@ -150,6 +151,7 @@ def _add_models(schema: dict[str, Any]) -> None:
             (AlignJob, "validation"),
             (RecognizeJob, "validation"),
             (RegisterCorpus, "validation"),
+            (StoredFile, "validation"),
         ],
         ref_template=_REF,
     )

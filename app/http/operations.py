@@ -117,8 +117,10 @@ def describe(schema: dict[str, Any]) -> None:
         made = model.model_json_schema(ref_template="#/components/schemas/{model}")
         components["schemas"].update(made.pop("$defs", {}))
         components["schemas"][model.__name__] = made
+    _drop_null_defaults(schema)
     for path, operations in schema["paths"].items():
         for method, operation in operations.items():
+            _name_request(operation)
             operation["operationId"] = operation_id(method.upper(), path)
             for status, response in operation["responses"].items():
                 for kind, content in response.get("content", {}).items():
@@ -137,6 +139,28 @@ def describe(schema: dict[str, Any]) -> None:
         "contentSchema": {"$ref": "#/components/schemas/JobEvent"},
     }
     schema["webhooks"] = {"job-ended": {"post": _webhook()}}
+
+
+def _name_request(operation: dict[str, Any]) -> None:
+    """Describe X-Request-ID, which every route takes, where a body of two forms would be all that is optional:
+    openapi-python-client 0.29 then forgets an import."""
+    optional = any(not parameter.get("required") for parameter in operation.get("parameters", ()))
+    if len(operation.get("requestBody", {}).get("content", {})) > 1 and not optional:
+        text = "A name for the request in the log; up to 64 letters, digits, dots, hyphens and underscores."
+        named = {"name": "X-Request-ID", "in": "header", "description": text, "schema": {"type": "string"}}
+        operation.setdefault("parameters", []).append(named)
+
+
+def _drop_null_defaults(described: Any) -> None:
+    """Leave out `default: null`, here and below: openapi-typescript takes what has a default for always there."""
+    if isinstance(described, dict):
+        if described.get("default", ...) is None:
+            del described["default"]
+        for part in described.values():
+            _drop_null_defaults(part)
+    elif isinstance(described, list):
+        for part in described:
+            _drop_null_defaults(part)
 
 
 def _webhook() -> dict[str, Any]:

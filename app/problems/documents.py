@@ -104,9 +104,9 @@ def document(error: Exception) -> dict[str, Any]:
     members.update({name: fact for name, fact in error.details.items() if name in PUBLIC_DETAILS})
     if isinstance(error, AnnotationSyntaxError):
         if error.line is not None:
-            members.update(pointer="#/segments", line=error.line)
+            members.update(pointer=f"#/{error.part}", line=error.line)
         else:
-            members["pointer"] = "/".join(("#/segments", *(error.pointer or "").split("/"))).rstrip("/")
+            members["pointer"] = "/".join((f"#/{error.part}", *(error.pointer or "").split("/"))).rstrip("/")
     if isinstance(error, InvalidRequest) and error.findings:
         members["errors"] = list(error.findings)
     if isinstance(error, SegmentError) and error.problems:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
@@ -211,11 +211,15 @@ class ReviewOut(BaseModel):
     files: list[ReviewFileOut]
 
 
+Row = tuple[int, float, float, str | None, bool]
+"""A segment: id, start, end, label, whether a person judged it."""
+
+
 class SegmentsOut(BaseModel):
     """The current segments of a file."""
 
     revision: int
-    segments: list[list[Any]] = Field(
+    segments: list[Row] = Field(
         description="Rows of id, start and end (seconds), label (null for none) and whether a person has reviewed it."
     )
 
@@ -227,8 +231,8 @@ class OperationOut(BaseModel):
     kind: str
     file: int
     position: int
-    before: list[list[Any]]
-    after: list[list[Any]]
+    before: list[Row]
+    after: list[Row]
     target: int | None = Field(description="The operation that was undone or redone.")
     at: str
 

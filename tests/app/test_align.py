@@ -240,3 +240,13 @@ def test_missing_words_are_all_named_over_http(client: Client):
     data = {"text": "zqxv being kzkz", "oov": "refuse"}
     answer = client.post("/align", files={"audio": samples.AUDIO.read_bytes()}, data=data)
     assert answer.json()["missing"] == ["zqxv", "kzkz"]
+
+
+def test_an_error_names_the_part_that_it_is_in(client: Client):
+    audio = {"audio": samples.AUDIO.read_bytes()}
+    answer = client.post("/align", files=audio, data={"text": "in", "dictionary": "in\n"})
+    assert (answer.json()["pointer"], answer.json()["line"]) == ("#/dictionary", 1)
+    transcript = {"transcript": ("a.TextGrid", b"in being comparatively modern.")}
+    answer = client.post("/align", files=audio | transcript)
+    assert answer.json()["type"].endswith("annotation-syntax")
+    assert answer.json()["pointer"] == "#/transcript"

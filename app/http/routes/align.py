@@ -5,7 +5,9 @@ The body is read here, and checked by `schemas/align.py`; `alignment.pipeline` d
 
 from __future__ import annotations
 
+import contextlib
 import threading
+from collections.abc import Iterator
 
 from fastapi import APIRouter, Request
 from starlette.datastructures import QueryParams
@@ -24,6 +26,7 @@ from phonechain.app.schemas import align as schemas
 from phonechain.app.schemas.problems import refusals
 from phonechain.features.annotation import Annotation
 from phonechain.features.audio.reader import Audio
+from phonechain.features.errors import AnnotationError
 from phonechain.features.words import dictionary as dictionaries
 from phonechain.model import ALIGNMENT, pretrained_path
 from phonechain.model.segmental.aligner import PhoneAligner
@@ -114,7 +117,8 @@ def _align(
         raise InvalidRequest(f"expected a file in the field transcript or the field text, got {got}", pointer="text")
     source: str | Annotation = options.text or ""
     if transcript is not None:
-        source = pipeline.read_source(transcript.data, transcript.name)
+        with _part("transcript"):
+            source = pipeline.read_source(transcript.data, transcript.name)
     sound = pipeline.read_audio(audio, aligner, options.channel)
     pronouncer = _pronouncer(options)
     done = pipeline.align(
@@ -123,11 +127,22 @@ def _align(
     return sound, done
 
 
+@contextlib.contextmanager
+def _part(name: str) -> Iterator[None]:
+    """Errors of a file name the part of the request that it was."""
+    try:
+        yield
+    except AnnotationError as error:
+        error.part = name
+        raise
+
+
 def _pronouncer(options: schemas.AlignOptions) -> Pronouncer:
     """Raises SettingsError, AnnotationSyntaxError."""
     own = None
     if options.dictionary is not None:
-        own = dictionaries.read(options.dictionary.encode("utf-8", "surrogatepass"), name="the dictionary")
+        with _part("dictionary"):
+            own = dictionaries.read(options.dictionary.encode("utf-8", "surrogatepass"), name="the dictionary")
     return pronouncer_of(own, language=options.language, phones=options.phones, oov=options.oov)
 
 

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Depends, Query
 from starlette.responses import Response
 
 from phonechain.app.corpora import contents, repository, summary
-from phonechain.app.http.dependencies import DatabaseDep, OwnerDep, ServicesDep
+from phonechain.app.http.dependencies import DatabaseDep, OwnerDep, ServicesDep, check_query
 from phonechain.app.jobs import repository as jobs
 from phonechain.app.jobs import scores
 from phonechain.app.problems.errors import InvalidRequest
 from phonechain.app.schemas.problems import refusals
 from phonechain.app.schemas.scores import CorpusSummary, PresetList, ScoredSegments
 
-corpora = APIRouter(prefix="/corpora", tags=["corpora"])
-evaluations = APIRouter(prefix="/jobs", tags=["jobs"])
-presets = APIRouter(prefix="/presets", tags=["models"])
+_CHECKED = [Depends(check_query)]
+corpora = APIRouter(prefix="/corpora", tags=["corpora"], dependencies=_CHECKED)
+evaluations = APIRouter(prefix="/jobs", tags=["jobs"], dependencies=_CHECKED)
+presets = APIRouter(prefix="/presets", tags=["models"], dependencies=_CHECKED)
 
 _UNKNOWN = refusals(404, 422, 503)
 _SOUND: dict[int | str, dict[str, Any]] = {200: {"content": {"audio/wav": {}}}}
@@ -29,10 +30,10 @@ Label = Annotated[str | None, Query(max_length=400, description="Only segments w
 async def show(id: str, services: ServicesDep, db: DatabaseDep, owner: OwnerDep) -> dict[str, Any]:
     """Labels with counts and durations, speakers, and labels that look like spellings of one another. Every annotation is
     read for it."""
-    with db.read() as session:
-        corpus = repository.get(session, id, owner)
 
     def read() -> dict[str, Any]:
+        with db.read() as session:
+            corpus = repository.get(session, id, owner)
         return summary.summarise(contents.read_utterances(services.workspace, corpus))
 
     return dict(await services.take_in(read))
@@ -53,10 +54,10 @@ async def sound(
     channel at 16 kHz."""
     if end is not None and end <= start:
         raise InvalidRequest(f"end: expected a time after {start}, got {end}", pointer="end", value=end, limit=start)
-    with db.read() as session:
-        corpus = repository.get(session, id, owner)
 
     def cut() -> bytes:
+        with db.read() as session:
+            corpus = repository.get(session, id, owner)
         path, channel = summary.find_recording(services.workspace, corpus, utterance)
         return summary.cut_sound(path, start, end, channel)
 

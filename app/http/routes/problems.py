@@ -26,8 +26,8 @@ def _as_dict(kind: ProblemType) -> dict[str, str | int]:
 
 
 def _wants_html(request: Request) -> bool:
-    accepted = request.headers.get("accept", "")
-    return "text/html" in accepted or "json" not in accepted
+    """Browsers name HTML; programs that name nothing get the type that the description names first."""
+    return "text/html" in request.headers.get("accept", "")
 
 
 @router.get(

@@ -6,11 +6,11 @@ import io
 from typing import Annotated, Any
 from urllib.parse import quote
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Depends, Query, Request
 from starlette.responses import JSONResponse, Response
 
 from phonechain.app.corpora import intake, repository
-from phonechain.app.http.dependencies import DatabaseDep, ServicesDep
+from phonechain.app.http.dependencies import DatabaseDep, ServicesDep, check_query
 from phonechain.app.http.gateway import caller_id
 from phonechain.app.http.routes.corpora import corpus_to_json
 from phonechain.app.http.routes.reviews import ReviewsDep
@@ -23,12 +23,13 @@ from phonechain.app.schemas.reviews import NextFiles, ReviewTrainings
 from phonechain.app.storage import quotas, references
 from phonechain.app.storage.archives import Caps
 
-router = APIRouter(prefix="/reviews", tags=["reviews"])
+router = APIRouter(prefix="/reviews", tags=["reviews"], dependencies=[Depends(check_query)])
 
 
 @router.get(
     "/{id}/annotations",
     summary="Download all corrected annotations",
+    response_class=Response,
     responses=refusals(404, 422, 503) | {200: {"content": {"application/zip": {"schema": BINARY}}}},
 )
 def archive(id: str, reviews: ReviewsDep) -> Response:

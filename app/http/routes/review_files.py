@@ -7,12 +7,12 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Depends, Request
 from starlette.datastructures import FormData, UploadFile
 from starlette.responses import JSONResponse
 
 from phonechain.app.http import uploads
-from phonechain.app.http.dependencies import OwnerDep, ServicesDep, check_quota
+from phonechain.app.http.dependencies import OwnerDep, ServicesDep, check_query, check_quota
 from phonechain.app.http.routes.reviews import ReviewsDep
 from phonechain.app.labelling import pipeline
 from phonechain.app.labelling.lanes import TEXT_PER_SECOND, estimate_seconds
@@ -31,7 +31,7 @@ from phonechain.features import annotation as notation
 from phonechain.features.annotation.base import name_stem
 from phonechain.features.corpora.base import rate_of
 
-router = APIRouter(prefix="/reviews", tags=["reviews"])
+router = APIRouter(prefix="/reviews", tags=["reviews"], dependencies=[Depends(check_query)])
 
 
 @router.post(
@@ -63,7 +63,7 @@ router = APIRouter(prefix="/reviews", tags=["reviews"])
                         },
                     }
                 },
-                "application/json": {"schema": StoredFile.model_json_schema()},
+                "application/json": {"schema": {"$ref": "#/components/schemas/StoredFile"}},
             },
         }
     },

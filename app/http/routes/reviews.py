@@ -10,7 +10,7 @@ from fastapi import APIRouter, Depends, Query, Request
 from starlette.responses import FileResponse, JSONResponse, Response
 
 from phonechain.app.http import pagination, uploads
-from phonechain.app.http.dependencies import DatabaseDep, OwnerDep, ServicesDep
+from phonechain.app.http.dependencies import DatabaseDep, OwnerDep, ServicesDep, check_query
 from phonechain.app.http.gateway import caller_id
 from phonechain.app.http.pagination import Cursor, Limit
 from phonechain.app.labelling import conversion
@@ -32,7 +32,7 @@ from phonechain.features import annotation as notation
 from phonechain.features.annotation.base import name_stem
 from phonechain.features.errors import AnnotationError
 
-router = APIRouter(prefix="/reviews", tags=["reviews"])
+router = APIRouter(prefix="/reviews", tags=["reviews"], dependencies=[Depends(check_query)])
 _UNKNOWN = refusals(404, 422, 503)
 _FOREVER = {"Cache-Control": "private, max-age=31536000, immutable"}
 """For what is kept under its content and never changes."""
@@ -131,14 +131,20 @@ def sound(id: str, number: int, reviews: ReviewsDep, services: ServicesDep) -> R
     return _blob(services.workspace, row.playback, "audio/wav")
 
 
-@router.get("/{id}/files/{number}/peaks", summary="Waveform peaks of a file", responses=_UNKNOWN | _BINARY)
+@router.get(
+    "/{id}/files/{number}/peaks", summary="Waveform peaks of a file", response_class=FileResponse,
+    responses=_UNKNOWN | _BINARY,
+)  # fmt: skip
 def peaks(id: str, number: int, reviews: ReviewsDep, services: ServicesDep) -> Response:
     """For drawing: least and greatest value, two signed bytes, of every hundredth of a second."""
     row = reviews.file(id, number)
     return _blob(services.workspace, row.peaks, "application/octet-stream")
 
 
-@router.get("/{id}/files/{number}/annotation", summary="Download a corrected annotation", responses=_UNKNOWN | _BINARY)
+@router.get(
+    "/{id}/files/{number}/annotation", summary="Download a corrected annotation", response_class=Response,
+    responses=_UNKNOWN | _BINARY,
+)  # fmt: skip
 def annotation(
     id: str,
     number: int,

@@ -23,7 +23,7 @@ function form(parts: Record<string, string | Blob>): FormData {
   const data = new FormData();
   for (const [name, value] of Object.entries(parts)) {
     if (typeof value === "string") data.append(name, value);
-    else data.append(name, value, name === "audio" ? "a.flac" : "a.TextGrid");
+    else data.append(name, value, { audio: "a.flac", transcript: "a.txt" }[name] ?? "a.TextGrid");
   }
   return data;
 }
@@ -37,6 +37,7 @@ function some<T>(found: { data?: T; error?: components["schemas"]["Problem"] }):
 }
 
 const answer = some(await client.POST("/classify", { params: { query: { n_best: 2 } }, body: { audio: file(soundPath), segments: file(annotationPath) }, ...asForm }));
+if (typeof answer === "string" || !("segments" in answer)) throw new Error("no segments of one tier");
 const first: number | null | undefined = answer.segments[0]?.posterior;
 if (!(typeof first === "number" && first > 0)) throw new Error("no posterior");
 await client.POST("/align", { body: { audio: file(soundPath), transcript: new Blob(["in being comparatively modern."]) as unknown as string }, ...asForm });
@@ -75,12 +76,13 @@ some(await client.GET("/reviews"));
 some(await client.GET("/reviews/{id}", { params: { path: { id } } }));
 some(await client.PATCH("/reviews/{id}", { params: { path: { id } }, body: { name: "again" } }));
 const kept = some(await client.POST("/reviews/{id}/files", { params: { path: { id } }, body: { audio: file(soundPath), segments: file(annotationPath) } as never, ...asForm }));
+some(await client.POST("/reviews/{id}/files", { params: { path: { id } }, body: { corpus: corpus.id, place: 0, model: "default" } }));
 const at = { id, number: kept.number };
 some(await client.GET("/reviews/{id}/files/{number}", { params: { path: at } }));
 const segments = some(await client.GET("/reviews/{id}/files/{number}/segments", { params: { path: at } }));
 for (const what of ["answer", "sound", "peaks", "annotation"] as const)
   await client.GET(`/reviews/{id}/files/{number}/${what}` as "/reviews/{id}/files/{number}/sound", { params: { path: at }, parseAs: "blob" });
-some(await client.POST("/reviews/{id}/operations", { params: { path: { id } }, body: { revision: 0, operations: [{ op: "accept", file: kept.number, segment: segments.segments[0]!.id, reviewed: true }] } }));
+some(await client.POST("/reviews/{id}/operations", { params: { path: { id } }, body: { revision: 0, operations: [{ op: "accept", file: kept.number, segment: segments.segments[0]![0], reviewed: true }] } }));
 some(await client.GET("/reviews/{id}/operations", { params: { path: { id } } }));
 await client.GET("/reviews/{id}/annotations", { params: { path: { id } }, parseAs: "blob" });
 some(await client.GET("/reviews/{id}/next", { params: { path: { id } } }));

@@ -136,13 +136,15 @@ def test_python(port: int, document: Path, tmp_path: Path, monkeypatch: pytest.M
     review = call("create_review", body=models.NewReview(name="r"), status=201).id
     call("change_review", review, body=models.NewReview(name="s"))
     assert call("list_reviews").reviews[0].id == call("get_review", review).id
-    files = models.CreateReviewFileBody(audio=file(sound), segments=file(annotation))
+    files = models.CreateReviewFileFilesBody(audio=file(sound), segments=file(annotation))
     number = call("create_review_file", review, body=files, status=201).number
+    stored = models.StoredFile(corpus=corpus.id, place=0)
+    call("create_review_file", review, body=stored, status=201)
     call("get_review_file", review, number)
     first = call("get_review_file_segments", review, number).segments[0]
     for what in ("answer", "sound", "peaks", "annotation"):
         call(f"get_review_file_{what}", review, number)
-    accept = models.AcceptOperation(op="accept", file=number, segment=first.id)
+    accept = models.AcceptOperation(op="accept", file=number, segment=first[0])
     call("create_review_operation", review, body=models.Operations(revision=0, operations=[accept]))
     assert call("list_review_operations", review).operations
     call("get_review_annotations", review)
@@ -162,7 +164,9 @@ def test_python(port: int, document: Path, tmp_path: Path, monkeypatch: pytest.M
     )
     predict = {"project": "1", "label_config": "<View></View>", "tasks": []}
     call("predict_label_studio", body=models.Predict.from_dict(predict), status=None)
-    call("webhook_label_studio", body=models.Webhook.from_dict({"action": "PROJECT_UPDATED"}), status=None)
+    call(
+        "webhook_label_studio", body=models.Webhook(action="PROJECT_UPDATED", project=models.Project(id=1)), status=None
+    )
     for name in ("get_health_live", "get_health_ready", "get_metrics", "list_problems"):
         call(name)
     call("get_problem", "audio")

@@ -105,7 +105,7 @@ def _break(app: FastAPI) -> None:
 
 
 def test_every_type_has_a_page(client: Client) -> None:
-    index = client.get("/problems")
+    index = client.get("/problems", headers={"Accept": "text/html,*/*;q=0.8"})
     assert index.headers["content-type"].startswith("text/html")
     listed = client.get("/problems", headers={"Accept": "application/json"}).json()
     assert [kind["type"] for kind in listed] == [kind.uri for kind in problems.TYPES.values()]
