@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,16 +17,22 @@ import typer
 from phonechain.app.cli import answers, common
 from phonechain.app.cli.certainty import Ranking
 from phonechain.app.labelling.extras import NOTHING, Extras
-from phonechain.features.errors import PhonechainError, SettingsError
+from phonechain.features.errors import AudioError, Notice, PhonechainError, SettingsError
 from phonechain.features.files import printable_path
 
 if TYPE_CHECKING:
     from phonechain.app.labelling.pipeline import Prepared
     from phonechain.features.corpora.folder import Pair
+    from phonechain.model.answers import LabelledSegment
     from phonechain.model.labeler import PhoneLabeler
+    from phonechain.model.learning.normaliser import Mode
 
-BATCH = 16
-"""Recordings per batch."""
+BATCH = 32
+"""Recordings per batch, at least: those of a speaker stay together."""
+MOST_IN_BATCH = 512
+"""Recordings per batch at most: a speaker with more is normalised in parts."""
+MANY = 48
+"""Recordings from which on further processes save more time than they take to start."""
 
 _ALONE = re.compile("beside it|passed over")
 """In the message about a file without its counterpart, which is reported but no failure."""
@@ -37,6 +46,35 @@ class Work:
     tiers: list[Prepared]
     format: str
     target: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What is asked of every recording: the arguments of `label_folder`, checked."""
+
+    root: Path
+    out: Path | None
+    model: str
+    format: str | None
+    options: dict[str, Any]
+    decoding: dict[str, Any]
+    mode: Mode
+    entropy: bool
+    gop: bool
+    all_speakers: bool
+    ranked: bool
+    extras: Extras
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What came of a batch: lines about failures, recordings with their notices, segments, and how certain these are."""
+
+    recordings: int
+    failures: list[str] = field(default_factory=list)
+    labelled: list[tuple[Path, tuple[Notice, ...]]] = field(default_factory=list)
+    segments: int = 0
+    ranking: Ranking = field(default_factory=Ranking)
 
 
 def label_folder(
@@ -58,9 +96,6 @@ def label_folder(
 
     Exits with 1 if some files could not be used, with 2 if none could.
     """
-    from phonechain.app.labelling.pipeline import label_sequences
-    from phonechain.app.labelling.sequences import describe
-    from phonechain.app.labelling.speakers import list_speaker_inputs, number_speakers
     from phonechain.features.corpora import folder
     from phonechain.features.corpora.base import NoticeCount
 
@@ -71,83 +106,158 @@ def label_folder(
             f"{form or 'no format'}{'' if out is not None else ' and no folder'}"
         )
     pairs, problems = folder.pairs(root, raw=options.pop("raw", None))
-    labeler = common.load_model(model)
+    labeler = _load(model)
     # tiers of several speakers are each a speaker's; nothing says whose recordings belong together
     mode = labeler.normalisation(normalise, known_speakers=not all_speakers)
     decoding = {name: options.pop(name) for name in ("n_best", "decode")}
     if options.pop("utterance", None) is not None:
         raise SettingsError("--utterance cannot be given with a folder: the names of its recordings decide")
     options["known"] = labeler.label_set_.with_map(options.pop("mapping"))
-    ranking, notices, failed, done = Ranking(), NoticeCount(), 0, 0
-    with common.bars() as bars:
+    ranked = bool(doubtful) or table is not None
+    task = Task(root, out, model, form, options, decoding, mode, entropy, gop, all_speakers, ranked, extras)
+    ranking, notices, failed, done, read, segments = Ranking(), NoticeCount(), 0, 0, 0, 0
+    batches = _make_batches(pairs, by_speaker=mode == "speaker" and not all_speakers)
+    with _run_in_order(task, batches) as outcomes, common.bars() as bars:
         for problem in problems:
             alone = _ALONE.search(problem.message) is not None
             bars.line(f"{'left out' if alone else 'failed'} {problem}")
             failed += not alone
-
-        def fail(file: Path, error: Exception) -> None:
-            nonlocal failed
-            failed += 1
-            bars.line(f"failed {common.file_line(file, error)}")
-
-        for at in range(0, len(pairs), BATCH):
-            work = _prepare(pairs[at : at + BATCH], root, out, form, labeler, options, fail, all_speakers)
-            tiers = [ready for one in work for ready in one.tiers]
-            owners = [n for n, one in enumerate(work) for _ in one.tiers]
-            groups = number_speakers(None if all_speakers else work[owner].pair.speaker for owner in owners)
-            batch = label_sequences(
-                labeler.model_,
-                [(ready.inputs, ready.segments, ready.starts) for ready in tiers],
-                comparisons=[ready.comparison for ready in tiers],
-                groups=groups,
-                mode=mode,
-                support=bool(doubtful) or table is not None,
-                **decoding,
-            )
-            for ready in tiers:
-                ready.normalised = mode
-            for n, one in enumerate(work):
-                file = one.pair.file
-                own = [k for k, owner in enumerate(owners) if owner == n]
-                labelled = [(tiers[k], batch[k]) for k in own]
-                try:
-                    if out is not None:
-                        more = [
-                            describe(
-                                labeler,
-                                tiers[k],
-                                batch[k],
-                                extras,
-                                normalise=mode,
-                                beside=list_speaker_inputs(tiers, groups, k, mode),
-                            )
-                            for k in (own if extras else ())
-                        ]
-                        data = answers.render_tiers(
-                            labeler, model, labelled, one.format, all_speakers=all_speakers,
-                            entropy=entropy or extras.sequences > 0, gop=gop, more=more,
-                        )  # fmt: skip
-                        one.target.parent.mkdir(parents=True, exist_ok=True)
-                        common.write_output(data, one.target)
-                except (PhonechainError, OSError) as error:
-                    fail(file, error)
-                    continue
-                done += 1
-                for ready, labels in labelled:
-                    name = printable_path(file)
-                    ranking.add(f"{name}#{ready.tier.name}" if all_speakers else name, ready, labels)
-                notices.add(file, tuple(dict.fromkeys(notice for ready in one.tiers for notice in ready.notices)))
-            bars.update("label", min(at + BATCH, len(pairs)), len(pairs))
+        for outcome in outcomes:
+            for line in outcome.failures:
+                bars.line(f"failed {line}")
+            failed += len(outcome.failures)
+            done += len(outcome.labelled)
+            segments += outcome.segments
+            ranking.rows += outcome.ranking.rows
+            for file, found in outcome.labelled:
+                notices.add(file, found)
+            read += outcome.recordings
+            bars.update("label", read, len(pairs))
     common.warn(notices.notices())
     ranking.output(doubtful, table)
     wrong = f"; {common.count_noun(failed, 'file')} could not be used" if failed else ""
     where = f" to {out}" if out is not None else ""
-    print(
-        f"labelled {len(ranking.rows)} segments of {common.count_noun(done, 'recording')}{where}{wrong}",
-        file=sys.stderr,
-    )
+    print(f"labelled {segments} segments of {common.count_noun(done, 'recording')}{where}{wrong}", file=sys.stderr)
     if failed or not done:
         raise typer.Exit(1 if done else 2)
+
+
+def _make_batches(pairs: Sequence[Pair], *, by_speaker: bool) -> list[list[Pair]]:
+    """Recordings in their order; those of a speaker that follow each other are in one batch."""
+    batches: list[list[Pair]] = [[]]
+    for _, own in groupby(pairs, key=lambda pair: (pair.speaker or pair.audio) if by_speaker else pair.audio):
+        for pair in own:
+            if len(batches[-1]) >= MOST_IN_BATCH:
+                batches.append([])
+            batches[-1].append(pair)
+        if len(batches[-1]) >= BATCH:
+            batches.append([])
+    return [batch for batch in batches if batch]
+
+
+_loaded: dict[str, PhoneLabeler] = {}
+"""The model by its name, once for each process; one that is forked finds what was loaded before."""
+
+
+def _load(model: str) -> PhoneLabeler:
+    if model not in _loaded:
+        from phonechain.app.labelling.batcher import set_threads
+
+        set_threads(1)  # further ones would be of no use to batches of this size, and do not survive a fork
+        _loaded[model] = common.load_model(model)
+    return _loaded[model]
+
+
+@contextlib.contextmanager
+def _run_in_order(task: Task, batches: list[list[Pair]]) -> Iterator[Iterator[Outcome]]:
+    """What comes of each batch, in their order; of many recordings by a process for each core."""
+    from phonechain.app.settings import cores
+
+    workers = min(cores(), len(batches))
+    if workers == 1 or sum(map(len, batches)) < MANY:
+        yield map(partial(_label_batch, task), batches)
+        return
+    from concurrent.futures import ProcessPoolExecutor
+
+    with ProcessPoolExecutor(workers) as pool:
+        try:
+            yield pool.map(partial(_label_batch, task), batches)
+        except BaseException:  # Ctrl-C, or a full disk: what is queued is not waited for
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _label_batch(task: Task, pairs: list[Pair]) -> Outcome:
+    """Read, label and write some recordings; what cannot be used is left out."""
+    from phonechain.app.labelling.pipeline import label_sequences
+    from phonechain.app.labelling.speakers import number_speakers
+
+    labeler, outcome = _load(task.model), Outcome(len(pairs))
+    work = _prepare(task, pairs, labeler, outcome)
+    tiers = [ready for one in work for ready in one.tiers]
+    owners = [n for n, one in enumerate(work) for _ in one.tiers]
+    groups = number_speakers(None if task.all_speakers else work[owner].pair.speaker for owner in owners)
+    batch = label_sequences(
+        labeler.model_,
+        [(ready.inputs, ready.segments, ready.starts) for ready in tiers],
+        comparisons=[ready.comparison for ready in tiers],
+        groups=groups,
+        mode=task.mode,
+        support=task.ranked,
+        **task.decoding,
+    )
+    for ready in tiers:
+        ready.normalised = task.mode
+    for n, one in enumerate(work):
+        own = [k for k, owner in enumerate(owners) if owner == n]
+        labelled = [(tiers[k], batch[k]) for k in own]
+        if task.out is not None:
+            try:
+                more = [_describe(task, labeler, tiers, batch[k], groups, k) for k in (own if task.extras else ())]
+                _write(task, one, labeler, labelled, more)
+            except (PhonechainError, OSError) as error:
+                outcome.failures.append(common.file_line(one.pair.file, error))
+                continue
+        name = printable_path(one.pair.file)
+        for ready, labels in labelled:
+            outcome.segments += len(labels) + len(ready.skipped)
+            if task.ranked:
+                outcome.ranking.add(f"{name}#{ready.tier.name}" if task.all_speakers else name, ready, labels)
+        outcome.labelled.append(
+            (one.pair.file, tuple(dict.fromkeys(notice for ready in one.tiers for notice in ready.notices)))
+        )
+    return outcome
+
+
+def _describe(
+    task: Task,
+    labeler: PhoneLabeler,
+    tiers: list[Prepared],
+    labels: Sequence[LabelledSegment],
+    groups: list[int],
+    n: int,
+) -> dict[str, Any]:
+    from phonechain.app.labelling.sequences import describe
+    from phonechain.app.labelling.speakers import list_speaker_inputs
+
+    beside = list_speaker_inputs(tiers, groups, n, task.mode)
+    return describe(labeler, tiers[n], labels, task.extras, normalise=task.mode, beside=beside)
+
+
+def _write(
+    task: Task,
+    one: Work,
+    labeler: PhoneLabeler,
+    labelled: list[tuple[Prepared, Sequence[LabelledSegment]]],
+    more: list[dict[str, Any]],
+) -> None:
+    """Raises PhonechainError, OSError."""
+    data = answers.render_tiers(
+        labeler, task.model, labelled, one.format, all_speakers=task.all_speakers,
+        entropy=task.entropy or task.extras.sequences > 0, gop=task.gop, more=more,
+    )  # fmt: skip
+    one.target.parent.mkdir(parents=True, exist_ok=True)
+    common.write_output(data, one.target, durable=False)
 
 
 def _check_arguments(root: Path, out: Path | None, format: str | None, doubtful: int, table: Path | None) -> str | None:
@@ -169,16 +279,7 @@ def _check_arguments(root: Path, out: Path | None, format: str | None, doubtful:
     return form.name if form is not None else None
 
 
-def _prepare(
-    pairs: Sequence[Pair],
-    root: Path,
-    out: Path | None,
-    default_format: str | None,
-    labeler: PhoneLabeler,
-    options: dict[str, Any],
-    fail: Callable[[Path, Exception], None],
-    all_speakers: bool,
-) -> list[Work]:
+def _prepare(task: Task, pairs: Sequence[Pair], labeler: PhoneLabeler, outcome: Outcome) -> list[Work]:
     """Read, decode and compute features; files that cannot be used are reported and left out."""
     from phonechain.app.labelling import conversion, pipeline
     from phonechain.app.labelling.speakers import prepare_speakers
@@ -186,14 +287,14 @@ def _prepare(
     from phonechain.features.corpora.candidates import Unusable, annotation_of
 
     ready = []
-    options = dict(options)
+    options = dict(task.options)
     by = options.pop("shift", 0.0)
     for pair in pairs:
         file = pair.file
         try:
             chosen = annotation_of(pair, options.get("tier"), by)
             file, annotation = chosen.file, chosen.annotation
-            if all_speakers:
+            if task.all_speakers:
                 tiers = prepare_speakers(
                     labeler, pair.audio, annotation, raw=pair.raw, **{k: v for k, v in options.items() if k != "tier"}
                 )
@@ -205,20 +306,14 @@ def _prepare(
                 ]
                 tiers[0].notices = tuple(dict.fromkeys((*chosen.notices, *tiers[0].notices)))
         except Unusable as unusable:
-            fail(unusable.file, unusable.error)
+            outcome.failures.append(common.file_line(unusable.file, unusable.error))
             continue
         except (PhonechainError, OSError) as error:
-            fail(file if not _is_audio_error(error) else pair.audio, error)
+            outcome.failures.append(common.file_line(pair.audio if isinstance(error, AudioError) else file, error))
             continue
-        form = default_format or (annotation.format if annotation.format in FORMATS else "textgrid")
+        form = task.format or (annotation.format if annotation.format in FORMATS else "textgrid")
         own = file.suffix if file.suffix.lower() in FORMATS[form].suffixes else conversion.suffix_of(form)
-        target = (out or root) / pair.audio.relative_to(root)
+        target = (task.out or task.root) / pair.audio.relative_to(task.root)
         target = target.with_name(target.stem + own)
         ready.append(Work(replace(pair, annotations=[file], parts=[]), tiers, form, target))
     return ready
-
-
-def _is_audio_error(error: Exception) -> bool:
-    from phonechain.features.errors import AudioError
-
-    return isinstance(error, AudioError)

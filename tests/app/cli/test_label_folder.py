@@ -11,9 +11,11 @@ import pytest
 import soundfile
 
 from phonechain.app import samples
+from phonechain.app.cli import label_folder as folders
 from phonechain.app.cli import main
 from phonechain.app.labelling import conversion
 from phonechain.features import annotation as notation
+from phonechain.features.corpora.folder import pairs as pair_folder
 from tests.app.labelling.test_sequences import TWO
 
 TEXTGRID = notation.read(samples.SEGMENTS.read_bytes())
@@ -241,3 +243,45 @@ def test_all_speakers_of_every_recording(tmp_path: Path, capfd: pytest.CaptureFi
     assert main(["label", str(root), "--out", str(tmp_path / "grids"), "--all-speakers"]) == 0
     tiers = notation.read((tmp_path / "grids/a.TextGrid").read_bytes()).tiers
     assert sum("phonechain" in tier.name for tier in tiers) >= 2
+
+
+def test_processes_give_what_one_gives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Over several processes: the same files, table and lines, whoever labelled what."""
+    root = tmp_path / "in"
+    for speaker in ("amy", "bob", "cid"):
+        for name in ("a", "b"):
+            put(root / speaker, name)
+    (root / "bob" / "b.flac").write_bytes(b"no sound")
+    monkeypatch.setattr(folders, "BATCH", 1)
+    monkeypatch.setattr("phonechain.app.settings.cores", lambda: 2)
+    answers = []
+    for many in (1, 1000):
+        monkeypatch.setattr(folders, "MANY", many)
+        out = tmp_path / str(many)
+        assert main(["label", str(root), "--out", str(out), "--table", f"{out}.csv"]) == 1
+        written = {name: (out / name).read_bytes() for name in names(out)}
+        answers.append((written, Path(f"{out}.csv").read_bytes(), capfd.readouterr().err.replace(str(out), "OUT")))
+    assert len(answers[0][0]) == 5
+    assert "failed" in answers[0][2]
+    assert answers[0] == answers[1]
+
+
+def test_a_speaker_stays_in_one_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However small batches are, a speaker's recordings are normalised together, up to a bound."""
+    for name in "abc":
+        put(tmp_path / "amy", name)
+    put(tmp_path / "bob", "d")
+    pairs, _ = pair_folder(tmp_path)
+    monkeypatch.setattr(folders, "BATCH", 2)
+
+    def stems(*, by_speaker: bool) -> list[str]:
+        return [
+            "".join(pair.audio.stem for pair in batch) for batch in folders._make_batches(pairs, by_speaker=by_speaker)
+        ]
+
+    assert stems(by_speaker=False) == ["ab", "cd"]
+    assert stems(by_speaker=True) == ["abc", "d"]
+    monkeypatch.setattr(folders, "MOST_IN_BATCH", 2)
+    assert stems(by_speaker=True) == ["ab", "cd"]
