@@ -85,12 +85,9 @@ format: $(STAMP)  ## let ruff rewrite what it can
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-bench: $(STAMP)  ## the benchmarks, each side by side with its peers
+bench: $(STAMP)  ## the benchmarks, each beside its peers, into benchmarks/RESULTS.md
 	@$(PIP) -e '.[bench]'
-	@$(BIN)/python benchmarks/chain.py
-	@$(BIN)/python benchmarks/features.py
-	@$(BIN)/python benchmarks/annotation.py
-	@$(BIN)/python benchmarks/requests.py
+	@$(BIN)/python -m benchmarks
 
 attack: $(STAMP)  ## what strangers may try, done to a live service: memory, latency beside it, exit 1 where one succeeds
 	@$(BIN)/python -m benchmarks.attack

@@ -248,7 +248,7 @@ def _write(
     task: Task,
     one: Work,
     labeler: PhoneLabeler,
-    labelled: list[tuple[Prepared, Sequence[LabelledSegment]]],
+    labelled: Sequence[tuple[Prepared, Sequence[LabelledSegment]]],
     more: list[dict[str, Any]],
 ) -> None:
     """Raises PhonechainError, OSError."""
