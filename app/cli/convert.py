@@ -19,10 +19,6 @@ from phonechain.features.errors import AnnotationError, Notice, PhonechainError,
 if TYPE_CHECKING:
     from phonechain.features.annotation import Annotation, Format
 
-DOUBTFUL = (".txt", ".csv", ".tsv", ".json", ".jsonl")
-"""Suffixes that other files have as well: in a folder, those that are not annotations are skipped."""
-
-
 MANY = 400
 """Files from which on starting further processes takes less time than it saves."""
 
@@ -318,6 +314,8 @@ def _store(
         target.parent.mkdir(parents=True, exist_ok=True)
         common.write_output(outcome.result, target, durable=False)
     except UnrecognisedAnnotation as error:
+        from phonechain.features.corpora.pairing import DOUBTFUL
+
         if file.suffix.lower() in DOUBTFUL and options.from_ is None:
             tally.skipped += 1
         else:

@@ -158,7 +158,7 @@ def train(
     with common.bars() as bars:
         read = corpora.read_corpus(corpus, bars, tier=tier, layout=layout, table=table, fix=fix, **reading)
         _respell(read, mapping, start if fold else None, bars)
-        utterances, held = _select_splits(read, split, dev, bars)
+        utterances, held = _select_splits(read, split, dev, settings.training.held_out, bars)
         try:
             labeler.fit(
                 utterances,
@@ -226,8 +226,9 @@ def _run_folder(out: Path, run_dir: Path | None, resume: bool) -> Path:
 
 
 def _select_splits(
-    corpus: Corpus, split: str | None, dev: str | None, bars: common.Bars
+    corpus: Corpus, split: str | None, dev: str | None, share: float, bars: common.Bars
 ) -> tuple[list[Utterance], list[Utterance] | None]:
+    """(train, dev); without a split for dev, `fit` holds out that share of the corpus."""
     from phonechain.app.corpora import splits
 
     name, held_name = splits.choose_training(corpus.splits(), split, dev)
@@ -235,7 +236,7 @@ def _select_splits(
     utterances = corpora.select_split(corpus, name) if name is not None else splits.drop_held_out(corpus.utterances)
     speakers = len({u.speaker for u in utterances if u.speaker is not None})
     counted_speakers = common.count_noun(speakers, "speaker") if speakers else "unknown speakers"
-    by = f"split {held_name}" if held_name is not None else "a tenth held out"
+    by = f"split {held_name}" if held_name is not None else f"{100 * share:g} % held out"
     bars.line(
         f"{common.count_noun(len(utterances), 'utterance')} ({f'split {name}' if name else 'all'}; {counted_speakers}; "
         f"dev: {by})"

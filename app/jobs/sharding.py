@@ -50,6 +50,8 @@ def _work(workspace: Workspace, job: Job, lines: Sequence[Line], files: Files, s
         from phonechain.app.jobs import label
 
         return label.run(workspace, job, lines, files, still_wanted)
-    from phonechain.app.jobs import align
+    if job.kind in ("align", "recognize"):
+        from phonechain.app.jobs import align
 
-    return align.run(workspace, job, lines, files, still_wanted)
+        return align.run(workspace, job, lines, files, still_wanted)
+    raise ValueError(f"unknown kind of job: {job.kind!r}")

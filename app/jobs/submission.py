@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, assert_never
 
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
@@ -69,39 +69,39 @@ def spec_of(
         UnknownModel, SettingsError, InvalidRequest.
     """
     common = {"corpus": corpus.id, "corpus_name": corpus.name, "resources": asked.resources}
-    if isinstance(asked, TrainJob):
-        _check_segments(corpus, asked.kind)
-        splits.check(corpus.splits, split=asked.split, dev=asked.dev)
-        return {**common, **_train_spec(asked, models, hold)}
-    if isinstance(asked, RecognizeJob):
+    if isinstance(asked, RecognizeJob):  # or AlignJob, which is one
         return {**common, **_align_spec(asked, corpus, models, settings, hold)}
     _check_segments(corpus, asked.kind)
-    model = models.resolve(asked.model, hold).reference()
+    if isinstance(asked, TrainJob):
+        splits.check(corpus.splits, split=asked.split, dev=asked.dev)
+        return {**common, **_train_spec(asked, models, hold)}
+    common["model"] = models.resolve(asked.model, hold).reference()
     if isinstance(asked, EvaluateJob):
         splits.check(corpus.splits, split=asked.split)
-        return {
-            **common, "model": model, "split": asked.split, "drop": asked.drop,
-            "options": {"decode": asked.decode, "map": asked.map},
-        }  # fmt: skip
+        options = {"decode": asked.decode, "map": asked.map}
+        return {**common, "split": asked.split, "drop": asked.drop, "options": options}
+    if isinstance(asked, LabelJob):
+        return {**common, "options": _label_options(asked, corpus, settings), **_count_parts(corpus, settings)}
+    assert_never(asked)
+
+
+def _label_options(asked: LabelJob, corpus: Corpus, settings: Settings) -> dict[str, Any]:
+    """Raises InvalidRequest."""
     _check_numbers(asked, settings.max_n_best)
-    options = {
+    return {
         "tier": asked.tier if asked.tier is not None else corpus.options.get("tier"),
-        "channel": asked.channel,
-        "n_best": asked.n_best,
-        "decode": asked.decode,
-        "normalise": asked.normalise,
         "fix": asked.fix or bool(corpus.options.get("fix")),
         "on_bad_segment": asked.on_bad_segment or corpus.options.get("on_bad_segment") or "refuse",
-        "gaps": asked.gaps,
-        "max_gap": asked.max_gap,
-        "formats": asked.formats,
-        "map": asked.map,
         "entropy": asked.entropy or asked.sequences > 0,
-        **asked.model_dump(include={"all_speakers", "sequences", "words", "hidden"}),
+        **asked.model_dump(
+            include={
+                "channel", "n_best", "decode", "normalise", "gaps", "max_gap", "formats", "map", "all_speakers", "sequences",
+                "words", "hidden",
+            }
+        ),
         "max_seconds": settings.max_audio_seconds,
         "max_segments": settings.max_segments,
-    }
-    return {**common, "model": model, "options": options, **_count_parts(corpus, settings)}
+    }  # fmt: skip
 
 
 def _check_numbers(asked: LabelJob, limit: int) -> None:
@@ -111,8 +111,8 @@ def _check_numbers(asked: LabelJob, limit: int) -> None:
             raise InvalidRequest(
                 f"{name}: expected at most {limit} {what}, got {value}", pointer=name, value=value, limit=limit
             )
-    if asked.all_speakers and asked.tier is not None:
-        raise InvalidRequest("expected all_speakers or a tier, got both", pointer="tier")
+    if asked.all_speakers:
+        asked.refuse_tier(asked.tier)
 
 
 def _count_parts(corpus: Corpus, settings: Settings) -> dict[str, int]:

@@ -31,10 +31,12 @@ def run_job(given: Mapping[str, Any], id: str) -> str:
             from phonechain.app.jobs import train
 
             train.run(workspace, job)
-        else:
+        elif job.kind == "evaluate":
             from phonechain.app.jobs import evaluate
 
             evaluate.run(workspace, job)
+        else:
+            raise ValueError(f"unknown kind of job: {job.kind!r}")
     except repository.Cancelled:
         retry_database(repository.finish_cancelled, workspace.db, id)
         return "cancelled"

@@ -12,6 +12,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationIn
 from pydantic_core import PydanticCustomError
 
 from phonechain.app.labelling.pipeline import MAX_GAP, Gaps, Skipped
+from phonechain.app.problems.errors import InvalidRequest
 from phonechain.features.annotation import FORMATS, format_named
 from phonechain.features.annotation.base import MAX_SECONDS
 from phonechain.features.audio.raw import ENCODINGS, RawFormat
@@ -108,6 +109,12 @@ class FurtherAnswers(BaseModel):
     def asks_more(self) -> bool:
         """Whether something is asked for that is computed beside the labels."""
         return any(getattr(self, name) for name in MORE)
+
+    @staticmethod
+    def refuse_tier(tier: str | None) -> None:
+        """Raises InvalidRequest if a tier is named; for `all_speakers`, which labels every speaker's."""
+        if tier is not None:
+            raise InvalidRequest("expected all_speakers or a tier, got both", pointer="tier")
 
 
 class ClassifyOptions(FurtherAnswers):

@@ -33,7 +33,6 @@ STATES: Final = (QUEUED, RUNNING, CANCELLING, SUCCEEDED, FAILED, CANCELLED)
 UNFINISHED: Final = (QUEUED, RUNNING, CANCELLING)
 TERMINAL: Final = (SUCCEEDED, FAILED, CANCELLED)
 
-KINDS: Final = ("train", "label", "evaluate", "align", "recognize")
 SPLIT: Final = ("label", "align", "recognize")
 """Kinds whose work is split over the utterances of a corpus, with a result as far as they have come."""
 

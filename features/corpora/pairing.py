@@ -27,7 +27,7 @@ KIND_FOLDERS = frozenset(_KINDS.split()) | {s[1:] for s in AUDIO_SUFFIXES}
 """Folder names that say what kind of file is inside, not who speaks."""
 
 DOUBTFUL = (".txt", ".csv", ".tsv", ".json", ".jsonl")
-"""Suffixes under which other things are kept as often as annotations: tried last, passed over if they are none."""
+"""Suffixes that other files often have too: tried last, and skipped in folders if they are not annotations."""
 
 _SHARED = tuple(s for f in annotation.READABLE.values() if f.parse_all is not None for s in f.suffixes)
 """Suffixes of files that may annotate many recordings."""

@@ -14,7 +14,6 @@ from phonechain.app.labelling.extras import Extras
 from phonechain.app.labelling.pipeline import Prepared, check_count
 from phonechain.app.labelling.sequences import describe
 from phonechain.app.models.catalog import Entry
-from phonechain.app.problems.errors import InvalidRequest
 from phonechain.app.services import Services
 from phonechain.app.settings import Settings
 
@@ -50,8 +49,7 @@ async def label_speakers(
 def _prepare(asked: ClassifyRequest, entry: Entry, settings: Settings) -> list[Prepared]:
     """Decode the sound and compute the features of every tier. Runs in a thread."""
     options = asked.options
-    if options.tier is not None:
-        raise InvalidRequest("expected all_speakers or a tier, got both", pointer="tier")
+    options.refuse_tier(options.tier)
     ready = speakers.prepare_speakers(
         entry.labeler,
         asked.audio,
