@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, and their names as text."""
+"""Write files atomically, and file names as text."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def printable_path(path: str | Path) -> str:
 
 
 def write_whole(path: str | Path, write: Callable[[Path], object], *, durable: bool = True) -> None:
-    """Write a file so that, whatever happens, either the old one is there or the new one, never a part of it.
+    """Write a file so that, whatever happens, there is either the old one or the new one, never a part of it.
 
-    `write` is given another name in the same folder to write to. What it wrote is flushed to the disk and takes the
-    name `path` at once, in place of what had it; if it raises, nothing of it stays. A link stays a link to the new file;
-    what is no file, such as a pipe, is written to directly. Safe for several processes that write the same file.
+    `write` gets another name in the same folder to write to. The result is flushed to disk and then replaces `path` in one
+    step; if `write` raises, nothing is left of it. A link stays a link, to the new file; what is not a file, such as a pipe,
+    is written to directly. Safe for several processes that write the same file.
 
-    With `durable` off nothing waits for the disk: a loss of power may then cost what was written last, as with any
-    program, and many small files are written many times faster.
+    Without `durable` nothing waits for the disk: a power failure may then lose the latest files, as with most programs, and
+    many small files are written many times faster.
 
     Raises:
         OSError: of the disk, and whatever `write` raises.
@@ -56,7 +56,7 @@ def write_whole(path: str | Path, write: Callable[[Path], object], *, durable: b
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names in a folder survive a loss of power; a file system that cannot do it keeps its own promises."""
+    """Make the names in a folder survive a power failure, on file systems that can."""
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:

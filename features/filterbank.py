@@ -1,4 +1,4 @@
-"""Log-mel energies of every frame: what an encoder hears before anything is pooled over segments.
+"""Log-mel energies of every frame: the input of encoders that read frames.
 
 The windows, the spectrum, the floor and the frequencies between which the filters lie are those of the MFCCs
 (`phonechain.features.mfcc`); the filters are finer (40 by default), and no cosine transform follows. Frame `i` is centred
@@ -24,7 +24,7 @@ from phonechain.features.mfcc import (
 )
 
 _ROWS = 1 << 15
-"""Frames whose powers are held at once in float64."""
+"""Frames whose powers exist at once in float64."""
 
 
 def log_mels(samples: ArrayLike, settings: FeatureSettings) -> NDArray[np.float32]:
@@ -71,10 +71,10 @@ def preemphasis_gain(settings: FeatureSettings) -> NDArray[np.float64]:
 
 
 def level(bands: NDArray[np.floating], settings: FeatureSettings) -> float:
-    """Log of the mean power of the sound behind log-mel energies `[F, bands]`, pre-emphasis undone.
+    """Log of the mean power of the sound with log-mel energies `[F, bands]`, with the pre-emphasis undone.
 
-    A factor `g` on the samples adds `2 log g` to it, as it does to every band above the floor: what is left after
-    subtracting it does not depend on the recording's gain.
+    A factor `g` on the samples adds `2 log g` to it, as to every band above the floor: after subtracting it, energies do not
+    depend on the recording's gain.
     """
     if not len(bands):
         return 0.0

@@ -1,4 +1,4 @@
-"""What a model sees of an utterance: the features of its segments, the frames around them, and where segments lie.
+"""The inputs of a model for an utterance: features of its segments, the frames around them, and times of the segments.
 
 T  segments       D  features of a segment       F  frames       B  log-mel bands
 """
@@ -19,11 +19,11 @@ from phonechain.features.pooling import DIMENSION, extract
 from phonechain.features.segments import Segment
 
 MARGIN = 0.25
-"""Seconds of sound before the first and after the last segment of a sequence that a model hears."""
+"""Sound before the first and after the last segment that a model sees (s)."""
 
 
 Frames = NDArray[np.float32] | NDArray[np.float16]
-"""Log-mel energies; those that were kept in a folder come back at 16 bits."""
+"""Log-mel energies; those read from a cache have 16 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Inputs:
     Attributes:
         segments: [T, D] features of each segment; D = 0 for a model that reads frames alone.
         times: [T, 2] start and end of each segment, seconds from the centre of the first frame.
-        frames: [F, B] log-mel energies, unnormalised, from `MARGIN` before the first segment to as much after the last;
+        frames: [F, B] log-mel energies, unnormalised, from `MARGIN` before the first segment to `MARGIN` after the last;
             [0, 0] for a model that reads segment features alone.
         period: seconds between two frames.
     """
@@ -48,11 +48,11 @@ class Inputs:
         return len(self.segments)
 
     def select(self, positions: Sequence[int]) -> Inputs:
-        """The segments at some positions, with all the frames."""
+        """The segments at the given positions, with all frames."""
         return Inputs(self.segments[positions], self.times[positions], self.frames, self.period)
 
     def reduce_to(self, settings: FeatureSettings) -> Inputs:
-        """The same without what a model with these settings does not read."""
+        """The same without anything that a model with these settings does not read."""
         if (settings.pooled or not self.segments.shape[1]) and (settings.bands or not len(self.frames)):
             return self
         rows = self.segments if settings.pooled else self.segments[:, :0]
@@ -68,7 +68,7 @@ class Inputs:
 
 
 def extract_inputs(audio: Audio, segments: Sequence[Segment], settings: FeatureSettings) -> Inputs:
-    """What a model with these settings sees of the segments of a recording; sound at another rate is resampled first.
+    """The inputs of a model with these settings for the segments of a recording; sound at another rate is resampled first.
 
     Raises:
         AudioError: see `phonechain.features.mfcc.frames`.
@@ -95,16 +95,16 @@ def from_array(x: ArrayLike) -> Inputs:
 
 
 def no_inputs(settings: FeatureSettings) -> Inputs:
-    """Those of an utterance without segments."""
+    """Inputs of an utterance without segments."""
     rows = np.zeros((0, DIMENSION if settings.pooled else 0), dtype=np.float32)
     frames = np.zeros((0, settings.bands), dtype=np.float32)
     return Inputs(rows, np.zeros((0, 2)), frames, settings.frame_period)
 
 
 def frames_around(times: NDArray[np.float64], count: int, period: float) -> tuple[int, int]:
-    """(first, last + 1) of the frames, out of `count`, within `MARGIN` of segments at `times` [T, 2]; two at least.
+    """(first, last + 1) of the frames, out of `count`, within `MARGIN` of segments at `times` [T, 2]; at least two.
 
-    The first is even, so that an encoder that halves the rate halves a part as it halves the whole.
+    The first is even, so that an encoder that halves the rate treats a part as it does the whole.
     """
     first = max(0, int((times.min() - MARGIN) / period)) // 2 * 2
     last = min(count, int((times.max() + MARGIN) / period) + 2)

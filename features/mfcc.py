@@ -1,15 +1,15 @@
 """Frames: 12 MFCCs and the log energy of every 10 ms of sound, with their first and second derivatives.
 
-Nothing here is global. Frame `i` is centred at sample `i * hop`, and its 13 static values depend on the samples of its
-own window and on nothing else in the file: no normalisation against the loudest frame, no adaptive floor. Its
-derivatives depend on the `delta_width // 2` frames on either side. So when sound is appended to a recording of `n`
-samples, exactly those frames may change whose window reaches past the old end,
+Nothing here is global. Frame `i` is centred at sample `i * hop`, and its 13 static values depend only on the samples of its own
+window: there is no normalisation by the loudest frame, and no adaptive floor. Its derivatives depend on the `delta_width // 2`
+frames on either side. So when sound is appended to a recording of `n` samples, only frames whose window reaches past the old end
+may change,
 
     static values   i * hop + window / 2 > n
     derivatives     (i + delta_width // 2) * hop + window / 2 > n      (in samples)
 
-and all frames before them keep every bit: the work is done in blocks of one fixed shape, because the rounding of a
-matrix product depends on its shape. `FeatureSettings.reach` is the second rule in seconds (52.5 ms by default).
+and all frames before them keep every bit: the computation uses blocks of one fixed shape, because the rounding of a matrix
+product depends on its shape. `FeatureSettings.reach` is the second rule in seconds (52.5 ms by default).
 """
 
 from __future__ import annotations
@@ -95,13 +95,13 @@ def static(samples: NDArray[np.float32], settings: FeatureSettings, *, warp: flo
 def power_spectra(
     samples: NDArray[np.float32], settings: FeatureSettings
 ) -> Iterator[tuple[int, NDArray[np.float32], NDArray[np.float32]]]:
-    """(first frame, power `[BLOCK, n_fft // 2 + 1]`, mean square `[BLOCK]`) of one block of frames after the other.
+    """(first frame, power `[BLOCK, n_fft // 2 + 1]`, mean square `[BLOCK]`), block by block.
 
-    The last block runs past the end of the sound, on zeros. The power's memory is used again for the next block.
+    The last block continues past the end of the sound with zeros. The power's memory is reused for the next block.
     """
     taper = hamming(settings.window_length)
-    # The transform alone is in double precision: a quiet band 100 dB under a loud one would drown in its rounding. What
-    # follows has no cancellation left.
+    # Only the transform is in double precision: a quiet band 100 dB below a loud one would be lost in its rounding. The steps
+    # after it have no cancellation.
     tapered = np.zeros((BLOCK, settings.n_fft), dtype=np.float64)  # right of the window it stays zero
     spectrum = np.empty((BLOCK, settings.n_fft // 2 + 1), dtype=np.complex128)
     power = np.empty(spectrum.shape, dtype=np.float32)
@@ -222,7 +222,7 @@ def emphasised_windows(
 
     The order is Kaldi's: the window loses its mean, so that a constant offset of the converter leaves no trace; the log
     of its mean square is the log energy; then pre-emphasis inside the window, the Hamming taper, the spectrum. The last
-    block runs past the end of the sound, on zeros; the windows' memory is used again for the next block.
+    block continues past the end of the sound with zeros; the windows' memory is reused for the next block.
     """
     length, hop = settings.window_length, settings.hop_length
     blocks = -(-frame_count(len(samples), settings) // BLOCK)

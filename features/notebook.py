@@ -1,4 +1,4 @@
-"""What notebooks show of sound and answers: HTML with the sound inside, so that it is heard wherever the page is opened."""
+"""HTML of sound and answers for notebooks, with the sound embedded, so that it plays wherever the page is opened."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ import soundfile
 from numpy.typing import NDArray
 
 PLAYER_SECONDS = 60.0
-"""Longest sound inside a page, seconds: 2.6 MB of text at 16 kHz."""
+"""Longest embedded sound (s): 2.6 MB of text at 16 kHz."""
 MAX_ROWS = 200
-"""Rows of a table; a notebook keeps every one that it has shown."""
+"""Most rows of a table; a notebook stores all that it has shown."""
 PLAYER_RATE = 16_000
-"""Highest sample rate of sound inside a page (Hz)."""
+"""Highest sample rate of embedded sound (Hz)."""
 _SCALE = ((0, 34, 78), (79, 89, 107), (125, 129, 120), (203, 194, 95), (254, 232, 56))
 """Cividis (Nunez, Anderton, Renslow 2018) in five steps."""
 
 
 def player(samples: NDArray[np.float32], rate: int, *, label: str = "sound") -> str:
-    """An audio element with the sound `samples` `[n]` at `rate` Hz inside it, `PLAYER_SECONDS` of it at most."""
+    """An audio element with embedded sound `samples` `[n]` at `rate` Hz, at most `PLAYER_SECONDS` of it."""
     step = max(1, -(-rate // PLAYER_RATE)) if rate > 3 * PLAYER_RATE else 1
     kept = samples[: round(PLAYER_SECONDS * rate)]
     out = io.BytesIO()
@@ -49,7 +49,7 @@ def certainty(p: float | None) -> str:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table of cells that are HTML already; `MAX_ROWS` rows, and how many there are besides."""
+    """A table of HTML cells; at most `MAX_ROWS` rows, and the number of the others."""
     listed = list(rows)
     cells = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in listed[:MAX_ROWS])
     titles = "".join(f"<th>{escape(title)}</th>" for title in head)

@@ -5,15 +5,14 @@
     65..90   the same at the end of the third part                                                    26
     91       log of the duration in seconds                                                            1
 
-Time is continuous. For the means, frame `i` stands for the 10 ms around its centre, and each part is averaged over
-exactly the stretch of time that it covers; for the derivatives, the two nearest frames are interpolated. So a segment's
-features move smoothly with its boundaries, and a segment shorter than a window, than a hop even, or at the edge of the
-file needs no rule of its own. Frames stand for the time from half a period before the first to half a period after the last:
-means leave out what lies beyond, and a part that lies there altogether has the values of the nearest frame; derivatives are
-constant beyond the first and the last centre.
+Time is continuous. For the means, frame `i` stands for the 10 ms around its centre, and each part is averaged over exactly the
+time that it covers; for the derivatives, the two nearest frames are interpolated. So a segment's features change smoothly with
+its boundaries, and segments shorter than a window or even a hop, or at the edge of the file, need no special rule. The frames
+cover the time from half a period before the first to half a period after the last: means ignore anything beyond, and a part that
+is wholly outside has the values of the nearest frame; derivatives are constant beyond the first and the last centre.
 
-A segment's features depend on the sound up to `settings.reach + settings.frame_period` past its ends (62.5 ms by
-default) and on none beyond: whatever is appended later in the file, they keep every bit.
+A segment's features depend on the sound up to `settings.reach + settings.frame_period` past its ends (62.5 ms by default) and on
+nothing beyond: whatever is appended to the file, they keep every bit.
 """
 
 from __future__ import annotations
@@ -32,13 +31,12 @@ PARTS = (0.3, 0.4, 0.3)
 """Shares of a segment's duration that the three parts have."""
 
 MIN_DURATION = 0.001
-"""Seconds under which a duration counts as this one, so that its logarithm is finite."""
+"""Shorter durations count as this one (s), so that the logarithm is finite."""
 
 RATE_TOLERANCE = 0.1
-"""How far a feature may move, in its standard deviations over a recording, if the sound comes at 44.1 or 48 kHz instead
-of 16: 99.9 % of the values stay within it, the rest within three times as much. The difference comes from 16-bit
-rounding in near silence, and from what a resampler's transition band (7.3 to 8 kHz) takes from the log energy of a
-hiss.
+"""How much a feature may change, in its standard deviations over a recording, if the sound comes at 44.1 or 48 kHz instead of
+16 kHz: 99.9 % of the values stay within it, the rest within three times as much. The difference comes from 16-bit rounding in
+near silence, and from the loss in a resampler's transition band (7.3 to 8 kHz) in the log energy of hisses.
 """
 
 _VALUES = (*(f"mfcc{k}" for k in range(1, CEPSTRA + 1)), "log_energy")

@@ -1,4 +1,4 @@
-"""Files to values in one call each: what `import phonechain` offers for reading.
+"""Read a file with one call: the functions that `import phonechain` offers.
 
 Each function takes a path or the bytes themselves. The packages behind them have every option:
 `phonechain.features.annotation`, `phonechain.features.audio.reader`, `phonechain.features.corpora`.
@@ -39,7 +39,7 @@ def read_annotation(
         format: a key of `phonechain.features.annotation.FORMATS`; by default the content decides.
         encoding: of the text, a Python codec name; by default it is recognised.
         rate: sample rate (Hz), for formats that count in samples (TIMIT); by default 16000.
-        utterance: which one is meant in a file that holds several (MLF, CTM, Label Studio); by default `name`'s stem.
+        utterance: name of the recording, in a file of several (MLF, CTM, Label Studio); by default `name`'s stem.
 
     Raises:
         UnrecognisedAnnotation: no format matches.
@@ -64,7 +64,7 @@ def read_segments(source: Readable | Annotation, *, tier: str | None = None) -> 
     r"""The segments of one tier of an annotation, times in seconds.
 
     Args:
-        source: a path, bytes, or an annotation that was read before.
+        source: a path, bytes, or an annotation.
         tier: the tier's name, or its number from 1; by default the tier of the phones (see
             `phonechain.features.annotation.choose_tier`).
 
@@ -92,7 +92,7 @@ def read_audio(
     """Decode a sound file to one channel of float32 samples `[n]` in [-1, 1].
 
     Args:
-        source: its path, or its bytes. The content decides what it is, never its name.
+        source: its path, or its bytes. It is recognised by its content.
         channel: index from 0, or "mix" for the mean of all.
         rate: sample rate of the result (Hz); by default the file's own.
         max_seconds: longest sound to decode.

@@ -1,7 +1,4 @@
-"""What is odd about a sound that can be used all the same: each oddity a Notice with its numbers.
-
-The bounds are where a person would want to know; nothing here changes a sample.
-"""
+"""Notices about usable sound that is odd in some way, with numbers. Nothing here changes a sample."""
 
 from __future__ import annotations
 
@@ -14,13 +11,13 @@ FULL_SCALE = 0.999
 """Magnitude from which a sample counts as clipped."""
 
 CLIPPED_SHARE = 1e-4
-"""Share of clipped samples that is worth a word; a peak that was normalised to full scale stays below."""
+"""Share of clipped samples that is reported; a peak normalised to full scale stays below."""
 
 DC_OFFSET = 0.01
 """Mean of the samples, full scale 1."""
 
 QUIET = -35.0
-"""Peak (dB of full scale) under which answers begin to differ from those at a normal level."""
+"""Peak (dB of full scale) below which answers begin to differ from those at a normal level."""
 
 SILENCE = 2.0**-17
 """Magnitude under which a sample is digital silence: less than half the last of 16 bits."""
@@ -29,10 +26,10 @@ SILENT_SHARE = 0.2
 """Share of the sound in silent cells of 10 ms."""
 
 NARROW_BAND = 0.55
-"""Share of the band that must hold something: telephone speech in a 16 kHz file fills half of it."""
+"""Share of the band that must hold energy: telephone speech in a 16 kHz file fills half of it."""
 
 BAND_POWER = 1e-6
-"""Share of the power that counts as nothing (-60 dB)."""
+"""Share of the power that counts as silence (-60 dB)."""
 
 LEVEL_DIFFERENCE = 20.0
 """dB between channels that are to be mixed."""

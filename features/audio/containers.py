@@ -1,8 +1,8 @@
-"""What a file is by its first bytes, and what its header promises.
+"""Recognise a file by its first bytes, and read what its header promises.
 
-A suffix or a declared type is never asked: both are often wrong. `sniff` knows the containers that a decoder exists
-for; `describe` names what else people send, for the message. `announced_length` reads the number of samples that a header
-announces, because libsndfile quietly takes a file's end for the end of the sound.
+Suffixes and declared types are ignored: both are often wrong. `sniff` knows the containers that can be decoded; `describe`
+names other things that people send, for error messages. `announced_length` reads the number of samples in a header, because
+libsndfile silently takes the end of a file for the end of the sound.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from phonechain.features.audio.decoders import Stream
 
 HEAD = 4096
-"""Bytes that `sniff` and `describe` look at."""
+"""Bytes that `sniff` and `describe` need."""
 
 
 @dataclass(frozen=True, slots=True)
 class Container:
     """A kind of sound file.
 
-    `av` is the name of FFmpeg's demuxer for it, None if only libsndfile reads it. FFmpeg is never left to guess: among
-    its guesses are playlists, which would have it open other files and addresses.
+    `av` is the name of FFmpeg's demuxer for it; None if only libsndfile reads it. FFmpeg never guesses the format: it could
+    guess a playlist, and open other files and addresses.
     """
 
     title: str
@@ -94,7 +94,7 @@ _OTHERS = (
 
 
 def sniff(head: bytes) -> Container | None:
-    """The container that these first bytes (4096, or the whole file) begin; None if none is known."""
+    """The container of a file with these first bytes (4096, or the whole file); None if unknown."""
     if head[:4] in (b"RIFF", b"RIFX") and head[8:12] == b"WAVE":
         return WAV
     if head[:4] == b"RIFF" and head[8:12] == b"AVI ":
@@ -118,7 +118,7 @@ def sniff(head: bytes) -> Container | None:
 
 
 def describe(head: bytes) -> str:
-    """What unrecognised bytes look like, in a few words for an error message."""
+    """Describe unrecognised bytes in a few words, for an error message."""
     for magic, what in _OTHERS:
         if head.startswith(magic):
             return what
@@ -146,9 +146,9 @@ def describe(head: bytes) -> str:
 
 
 def announced_length(container: Container, file: BinaryIO) -> tuple[int | None, bool]:
-    """(samples per channel that the header announces, whether it leaves the length open).
+    """(samples per channel in the header, whether it leaves the length open).
 
-    None where it announces nothing, or in a way that only a decoder can tell.
+    The number is None if there is none, or if only a decoder can tell.
     """
     return _read_length(container, file), _is_open_ended(container, file)
 
@@ -174,11 +174,11 @@ def _read_length(container: Container, file: BinaryIO) -> int | None:
 
 
 _OPEN = (0, 0xFFFFFFFF)
-"""What writers of streams, who cannot go back to the header, leave there as the size of the data."""
+"""Sizes of the data that writers of streams leave in the header, for they cannot go back to it."""
 
 
 def _is_open_ended(container: Container, file: BinaryIO) -> bool:
-    """Whether the header leaves the length open: a WAV's data size of nothing or everything, no total in a FLAC."""
+    """Whether the header leaves the length open: in a WAV a data size of 0 or the maximum, in a FLAC no total."""
     file.seek(0)
     head = file.read(26)
     if container is WAV and head[:4] in (b"RIFF", b"RIFX"):
@@ -240,7 +240,7 @@ def container_notices(container: Container, file: BinaryIO, stream: Stream, coun
 
 
 def is_empty_wav(file: BinaryIO, size: int) -> bool:
-    """Whether a WAV whose data chunk claims no bytes says so truly: nothing follows in it but whole chunks."""
+    """Whether a WAV whose data chunk claims to be empty really is: nothing but complete chunks follows."""
     data = _chunk(file, b"data")
     if data is None:
         return True
@@ -257,7 +257,7 @@ def is_empty_wav(file: BinaryIO, size: int) -> bool:
 
 
 def sphere_fields(file: BinaryIO) -> dict[str, str]:
-    """The header of a NIST SPHERE file: a line each, `name -type value`, up to `end_head`."""
+    """The fields in the header of a NIST SPHERE file: lines `name -type value`, up to `end_head`."""
     file.seek(0)
     fields = {}
     for line in file.read(1 << 14).decode("latin-1").splitlines()[2:]:
@@ -269,7 +269,7 @@ def sphere_fields(file: BinaryIO) -> dict[str, str]:
 
 
 def ogg_ends(file: BinaryIO, size: int) -> bool:
-    """Whether the last page of an Ogg file is whole and marked as the last (RFC 3533, section 6)."""
+    """Whether the last page of an Ogg file is complete and marked as the last (RFC 3533, section 6)."""
     file.seek(max(0, size - (1 << 16) - 300))  # a page has at most 65 307 bytes
     tail = file.read()
     at = tail.rfind(b"OggS")
@@ -280,14 +280,14 @@ def ogg_ends(file: BinaryIO, size: int) -> bool:
 
 
 def _chunk(file: BinaryIO, name: bytes) -> tuple[int, int] | None:
-    """Where the first RIFF or IFF chunk of that name has its content, and how many bytes it claims to be."""
+    """Offset and claimed length of the content of the first RIFF or IFF chunk with that name."""
     return next(((at, length) for found, at, length in riff_chunks(file) if found == name), None)
 
 
 def riff_chunks(file: BinaryIO, *, tolerant: bool = False) -> Iterator[tuple[bytes, int, int]]:
-    """(name, where its content begins, bytes that it claims) of each chunk of a RIFF or IFF file.
+    """(name, offset of the content, claimed length) of each chunk of a RIFF or IFF file.
 
-    A chunk of odd length is followed by a padding byte; `tolerant` does without one where a chunk's name stands in its
+    A chunk of odd length is followed by a padding byte; `tolerant` accepts that it is missing if a chunk's name is in its
     place.
     """
     file.seek(0)
@@ -312,12 +312,12 @@ def _is_name(four: bytes) -> bool:
 
 
 def _order(form: bytes) -> str:
-    """How numbers are stored in a file of that form, for `struct`."""
+    """Byte order of a file of that form, for `struct`."""
     return ">" if form in (b"FORM", b"RIFX") else "<"
 
 
 def _mpeg_frame(head: bytes) -> int | None:
-    """Where, in the first bytes, an MPEG audio frame (layer II or III) stands that another one follows."""
+    """Offset in the first bytes of an MPEG audio frame (layer II or III) that is followed by another."""
     at = head.find(b"\xff")
     while 0 <= at <= len(head) - 4:
         length = _mpeg_frame_length(head[at : at + 4])
@@ -330,7 +330,7 @@ def _mpeg_frame(head: bytes) -> int | None:
 
 
 def _is_transport_stream(head: bytes) -> bool:
-    """Whether packets of 188 bytes (192 on Blu-ray and in cameras, with a time before each) begin with their sync byte."""
+    """Whether packets of 188 bytes (192 on Blu-ray and in cameras, with a timestamp before each) begin with a sync byte."""
     for offset, length in ((0, 188), (4, 192)):
         marks = head[offset::length]
         if len(marks) >= 3 and set(marks) == {0x47}:
@@ -347,7 +347,7 @@ _KBITS = {  # (MPEG-1?, layer) -> kbit/s by index (ISO 11172-3, 2.4.2.3; ISO 138
 
 
 def _mpeg_frame_length(header: bytes) -> int:
-    """Bytes of the frame with that header, 0 if it is none. Layer I is left out: it looks like UTF-16."""
+    """Length of the frame with that header; 0 if it is not one. Layer I is left out, for it looks like UTF-16."""
     word = int.from_bytes(header, "big")
     version, layer = word >> 19 & 3, 4 - (word >> 17 & 3)
     bitrate, rate = word >> 12 & 15, word >> 10 & 3

@@ -1,6 +1,6 @@
-"""The face of both decoders, a file in and blocks of samples out, and libsndfile behind it; FFmpeg is in `ffmpeg.py`.
+"""The interface of both decoders, from a file to blocks of samples, and libsndfile; FFmpeg is in `ffmpeg.py`.
 
-Both decode piece by piece. No header decides how much memory is taken, and what a broken file gave before it broke is
+Both decode block by block. No header decides how much memory is used, and what a damaged file yields before the damage is
 kept.
 """
 
@@ -27,21 +27,20 @@ _UNKNOWN = 1 << 40  # libsndfile's "frames" when a header leaves them open is ab
 
 
 class Undecodable(Exception):
-    """The decoder can do nothing with the file: its own words, for the message."""
+    """The decoder cannot read the file; its own message."""
 
 
 class NoSound(Undecodable):
-    """The container is sound, but nothing in it that a codec here could turn into samples."""
+    """The container is intact, but holds no track that an available codec can decode."""
 
 
 @dataclass(slots=True)
 class Stream:
     """An opened file.
 
-    Iterating `blocks` gives `[n, channels]` float32 blocks and, at the end of damaged ones, leaves a word in `damage`.
-    `frames` is what the header says of the length, None if nothing. `late` is how many samples of the encoder's own the
-    sound begins with, as far as the file leaves them in and does not say so; `gaps` how many were missing between
-    packets and are zeros here.
+    Iterating `blocks` gives `[n, channels]` float32 blocks and, where the file is damaged, sets `damage` to a message.
+    `frames` is the length in the header, None if there is none. `late` is the number of samples that the encoder put in front,
+    if they are left in and the file does not say so; `gaps` is how many were missing between packets and are zeros here.
     """
 
     rate: int
@@ -55,7 +54,7 @@ class Stream:
 
 
 class SafeFile:
-    """A binary file whose seeks cannot fail: libsndfile, led by a broken header, asks for places before the start."""
+    """A binary file whose seeks cannot fail: with a broken header, libsndfile seeks to before the start."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -72,10 +71,10 @@ class SafeFile:
 
 @contextlib.contextmanager
 def open_sndfile(file: BinaryIO, raw: RawFormat | None = None) -> Iterator[Stream]:
-    """Through libsndfile; `raw` says what a file without a header holds.
+    """Open a file with libsndfile; `raw` is the format of a file without a header.
 
     Raises:
-        Undecodable: it does not take the file, or does not know where the file ends.
+        Undecodable: libsndfile refuses the file, or does not know where it ends.
     """
     file.seek(0)
     try:

@@ -1,4 +1,4 @@
-"""Sound without a header: what must be said of it to decode it."""
+"""The format of sound without a header."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Bytes of a sound file -> one channel of samples, with what a person should know about them.
+"""Bytes of a sound file -> one channel of samples, with notices about anything odd.
 
-What a file is, its first bytes say (`containers`); libsndfile decodes it, or FFmpeg where libsndfile does not know the
-container or stops short (`decoders`). Decoding goes block by block, each block mixed to one channel and resampled at
-once, so that memory follows the sound that is kept, and the cap on seconds holds whatever the header claims: an hour of
-silence is a FLAC of 181 kB.
+A file is recognised by its first bytes (`containers`). libsndfile decodes it, or FFmpeg where libsndfile does not know the
+container or stops early (`decoders`). Decoding goes block by block, and each block is mixed to one channel and resampled at
+once, so that memory grows only with the sound that is kept, and the limit on seconds holds whatever the header claims: an
+hour of silence is a FLAC file of 181 kB.
 
     WAV (8 to 32 bits, float, double, mu-law, A-law, ADPCM, extensible, RF64), Wave64, AIFF, AU, CAF, FLAC,
     Ogg (Vorbis, Opus, FLAC), MP3, NIST SPHERE (PCM of both byte orders, mu-law, A-law), and through FFmpeg
@@ -54,10 +54,10 @@ from phonechain.features.errors import (
 from phonechain.features.notebook import player
 
 RATES = (1000, 768000)
-"""Sample rates that a file, or an answer, may have (Hz)."""
+"""Lowest and highest sample rate of a file or an answer (Hz)."""
 
 OVERSHOOT = 2.0
-"""Peak up to which samples over full scale are cut (lossy decoders overshoot); a higher one shows another scale."""
+"""Peak up to which samples over full scale are clipped (lossy decoders overshoot); a higher one means another scale."""
 
 _WANTED = "WAV, FLAC, Ogg, MP3, AIFF, NIST SPHERE, M4A, MP4, WebM, AMR or another known sound file"
 
@@ -67,8 +67,8 @@ class Audio:
     """One channel of sound.
 
     `samples` `[n]` float32 in [-1, 1] at `rate` Hz; `channels` and `format` ("WAV PCM_16", "MP4 aac") are the file's;
-    `notices` say what is odd. `source_rate` and `source_samples` (a channel) are the file's too, None where they are
-    those of `samples`.
+    `notices` say what is odd. `source_rate` and `source_samples` (per channel) are the file's too; None if they are those of
+    `samples`.
     """
 
     samples: NDArray[np.float32]
@@ -81,7 +81,7 @@ class Audio:
 
     @property
     def duration(self) -> float:
-        """Seconds that were decoded, to a sample of the file."""
+        """Decoded seconds, exact to a sample of the file."""
         if self.source_rate is not None and self.source_samples is not None:
             return self.source_samples / self.source_rate
         return len(self.samples) / self.rate
@@ -101,17 +101,17 @@ def decode(
     """Decode a sound file.
 
     Args:
-        source: its bytes, or where it is. Its name is never looked at.
+        source: its bytes, or its path. The name does not matter.
         channel: index from 0, or "mix" for the mean of all.
-        rate: sample rate of the answer (Hz); None keeps the file's. Given, memory does not grow with the file's rate.
+        rate: sample rate of the result (Hz); None keeps the file's. If given, memory does not grow with the file's rate.
         max_seconds: longest sound to decode.
-        raw: what the file holds, if it has no header; then nothing is recognised.
+        raw: format of a file without a header; nothing is then recognised.
 
     Raises:
         EmptyAudio: no bytes, or no samples in them.
-        UnrecognisedAudio: no sound file, or one that no decoder knows.
-        TruncatedAudio: a sound file that breaks off, or is damaged, before its first sample.
-        AudioTooLong: longer than `max_seconds`, by its header or in fact.
+        UnrecognisedAudio: not a sound file, or one that no decoder knows.
+        TruncatedAudio: a sound file that ends, or is damaged, before its first sample.
+        AudioTooLong: longer than `max_seconds`, according to its header or in fact.
         NonFiniteAudio: NaN or infinity among the samples.
         ChannelError: no such channel.
         AudioError: the file cannot be read, or its sample rate is out of bounds.
@@ -147,19 +147,19 @@ def decode(
 
 
 def channels_of(source: bytes | Path) -> int | None:
-    """Channels of a sound file, as its header says; None where it cannot be read."""
+    """Number of channels in the header of a sound file; None if it cannot be read."""
     stream = _read_header(source)
     return None if stream is None else stream.channels
 
 
 def announced_seconds(source: bytes | Path) -> float | None:
-    """Length of a sound file, as its header says; None where it says nothing or cannot be read."""
+    """Length in the header of a sound file (s); None if it has none or cannot be read."""
     stream = _read_header(source)
     return None if stream is None or stream.frames is None else stream.frames / max(1, stream.rate)
 
 
 def _read_header(source: bytes | Path) -> Stream | None:
-    """What the first decoder that opens a file says of it before anything is decoded."""
+    """The stream of the first decoder that opens the file, before anything is decoded."""
     try:
         with _open(source) as opened:
             file, container, _, _ = _recognise(opened)
@@ -196,7 +196,7 @@ def resample(samples: NDArray[np.float32], source: int, target: int) -> NDArray[
 
 
 class _Collector:
-    """Takes the blocks of a stream in, keeps one channel of them at the wanted rate, and counts."""
+    """Collects the blocks of a stream as one channel at the requested rate, with their statistics."""
 
     def __init__(self, stream: Stream, channel: int | Literal["mix"], rate: int | None, max_seconds: float) -> None:
         if not RATES[0] <= stream.rate <= RATES[1]:
@@ -233,7 +233,7 @@ class _Collector:
             self._cap(stream.frames)
 
     def take(self, block: Block) -> None:
-        """One block `[n, channels]`."""
+        """Add one block `[n, channels]`."""
         self._cap(self.count + len(block))
         peak = max(float(block.max()), -float(block.min()))
         if not np.isfinite(peak):
@@ -262,7 +262,7 @@ class _Collector:
         self._kept.append(one)
 
     def samples(self) -> NDArray[np.float32]:
-        """What was kept, `[n]`, within [-1, 1]."""
+        """The collected samples `[n]`, within [-1, 1]."""
         if self._result is None:
             if self._resampler is not None:
                 self._kept.append(self._resampler.resample_chunk(np.zeros(0, dtype=np.float32), last=True))
@@ -274,7 +274,7 @@ class _Collector:
         return self._result
 
     def notices(self) -> list[Notice]:
-        """What is odd about the samples."""
+        """Notices about anything odd in the samples."""
         notices = []
         clipped = self._clipped
         if self._peak > OVERSHOOT:
@@ -322,7 +322,7 @@ def _decode(
     max_seconds: float,
     raw: RawFormat | None = None,
 ) -> tuple[Stream, _Collector]:
-    """The first decoder that gives all that the header promises, else the one that gives most."""
+    """Decode with the first decoder that yields all that the header promises, else with the one that yields most."""
     best: tuple[Stream, _Collector] | None = None
     reasons: list[Undecodable] = []
     empty = False
@@ -353,8 +353,8 @@ def _decode(
     if isinstance(reason, NoSound):
         raise UnrecognisedAudio(f"expected sound, got a {container.title} file; {reason}", pointer="audio")
     raise TruncatedAudio(
-        f"expected a whole {container.title} file, got {size} bytes that break off or are damaged before their first "
-        f"sample ({reason})",
+        f"expected a complete {container.title} file, got {size} bytes that end or are damaged before the first sample "
+        f"({reason})",
         pointer="audio",
         value=size,
     )

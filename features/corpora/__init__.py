@@ -1,4 +1,4 @@
-"""Corpora: folders of recordings and annotations -> utterances with speakers and splits. One file a layout."""
+"""Corpora: folders of recordings and annotations -> utterances with speakers and splits. One file per layout."""
 
 from __future__ import annotations
 

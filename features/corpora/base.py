@@ -1,4 +1,4 @@
-"""What every corpus layout shares: the corpus, its problems, and how an annotation file becomes segments."""
+"""Shared by all corpus layouts: the corpus, its problems, and the way from an annotation file to segments."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ Progress = Callable[[int, int], None]
 """Called with (files done, files in all)."""
 
 MOST_OF_A_FILE = 1000
-"""Problems of one file that are told one by one."""
+"""Most problems of a file that are listed one by one."""
 
 _AUDIO = "wav flac ogg oga opus mp3 m4a aac amr wma aif aiff aifc au snd sph nist caf w64"
 _FILMS = "mp4 webm 3gp mkv mov avi mpg mpeg mts m2ts"
 AUDIO_SUFFIXES = frozenset("." + s for s in (_AUDIO + " " + _FILMS).split())
-"""Suffixes under which sound is looked for; what a file really is, its first bytes decide when it is decoded."""
+"""Suffixes of sound files; what a file really is, its first bytes say when it is decoded."""
 
 RAW_SUFFIXES = frozenset({".raw", ".pcm"})
-"""Suffixes of sound without a header, which is looked for where its format is given."""
+"""Suffixes of sound without a header, which is read only if its format is given."""
 
 
 @dataclass(frozen=True, slots=True)
 class CorpusProblem:
-    """Something wrong with one file of a corpus, or, with a folder as `file`, with a number of files at once.
+    """Something wrong with one file of a corpus or, with a folder as `file`, with several files at once.
 
-    Where the message sums up several segments, `each` has them one by one, with their own lines.
+    If the message sums up several segments, `each` has them one by one, with their own lines.
     """
 
     file: Path
@@ -52,7 +52,7 @@ class CorpusProblem:
 
 @dataclass(slots=True)
 class Corpus:
-    """Utterances with their splits. `problems` are what could not be used, `notices` what was read with a doubt."""
+    """Utterances with their splits. `problems` lists what could not be used, `notices` what is doubtful."""
 
     root: Path
     utterances: list[Utterance]
@@ -62,7 +62,7 @@ class Corpus:
     unions: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Further names of splits, each for several together (TIMIT's `dev-full`)."""
     dropped: tuple[str, ...] = ()
-    """Labels that the layout itself leaves out (TIMIT's `q`)."""
+    """Labels that the layout leaves out (TIMIT's `q`)."""
 
     def split(self, name: str) -> list[Utterance]:
         """The utterances of one split or union of splits, in the order of the corpus; empty if there is no such split."""
@@ -70,7 +70,7 @@ class Corpus:
         return [u for u in self.utterances if u.split in names]
 
     def splits(self) -> dict[str, int]:
-        """How many utterances each named split has."""
+        """Number of utterances in each named split."""
         return dict(Counter(u.split for u in self.utterances if u.split is not None))
 
     def labels(self) -> dict[str, int]:
@@ -78,7 +78,7 @@ class Corpus:
         return dict(Counter(s.label for u in self.utterances for s in u.segments if s.label is not None).most_common())
 
     def speakers(self) -> dict[str, int]:
-        """How many utterances each known speaker has."""
+        """Number of utterances of each known speaker."""
         return dict(Counter(u.speaker for u in self.utterances if u.speaker is not None))
 
 
@@ -103,7 +103,7 @@ class NoticeCount:
 
 
 class Spelling:
-    """One spelling for a label that different files spell with different Unicode: the one met first."""
+    """One spelling for labels that differ only in their Unicode form: the first one seen."""
 
     def __init__(self) -> None:
         self._first: dict[str, str] = {}
@@ -119,7 +119,7 @@ class Spelling:
 
 @dataclass(frozen=True, slots=True)
 class Segmentation:
-    """The segments of one annotation file, ready to be used. `lines` and `channel` as in Utterance."""
+    """The checked segments of one annotation file. `lines` and `channel` as in Utterance."""
 
     segments: list[Segment]
     notices: list[Notice]
@@ -139,7 +139,7 @@ def segments_of(
     rate: int | None = None,
     audio: Path | None = None,
 ) -> Segmentation:
-    """The segments of one annotation file, ready to be used.
+    """Read and check the segments of one annotation file.
 
     Args:
         data, name: the file.
@@ -147,10 +147,10 @@ def segments_of(
         duration: of its sound, seconds, if known.
         drop: labels whose segments are left out.
         rate: of its sound, for formats that count in samples.
-        audio: its sound: it says the rate where one is needed, and which recording is meant where the file has several.
+        audio: its sound, for the rate where one is needed, and the recording's name where the file has several.
 
     Raises:
-        PhonechainError: whatever is wrong with it.
+        PhonechainError: the file or its segments cannot be used.
     """
     read = read_beside(data, name, audio, rate) if audio is not None else annotation.read(data, name=name, rate=rate)
     chosen, guessed = annotation.choose_tier(read, tier)
@@ -163,7 +163,7 @@ def segments_of(
 def read_beside(
     data: bytes, name: str, audio: Path, rate: int | None = None, raw: RawFormat | None = None
 ) -> Annotation:
-    """The annotation of a recording: it says which one is meant where a file has several, and the rate if one is needed.
+    """Read the annotation of a recording, which gives the name where the file has several, and the rate where one is needed.
 
     `raw` is the format of a recording without a header.
 
@@ -187,7 +187,7 @@ def segments_in(
     on_bad_segment: OnBadSegment = "refuse",
     drop: Collection[str] = (),
 ) -> Segmentation:
-    """As `segments_of`, of a tier that has been chosen; `notices` come first in the result's."""
+    """As `segments_of`, for a chosen tier; `notices` come first in the result's."""
     settled = settle(
         annotation.tier_segments(chosen), duration, fix=fix, on_bad_segment=on_bad_segment, lines=chosen.lines
     )
@@ -200,7 +200,7 @@ def segments_in(
 def channel_of(
     read: Annotation, audio: Path | bytes, raw: RawFormat | None = None
 ) -> tuple[int | Literal["mix"], tuple[Notice, ...]]:
-    """The channel of the sound that the annotation says it is about, and a Notice; "mix" where the sound has not that many."""
+    """The annotation's channel of the sound, and a Notice; "mix" where the sound does not have that channel."""
     if read.channel is None:
         return "mix", ()
     from phonechain.features.audio.reader import channels_of  # heavy, and needed for few files
@@ -218,7 +218,7 @@ def channel_of(
 
 
 def rate_of(audio: Path) -> int | None:
-    """Samples per second, as the header of a sound file says; None where libsndfile does not know it."""
+    """Sample rate in the header of a sound file; None where libsndfile cannot read it."""
     import soundfile  # needed for few formats, so not for every import of this module
 
     try:
@@ -228,7 +228,7 @@ def rate_of(audio: Path) -> int | None:
 
 
 def problem_of(error: PhonechainError, file: Path) -> CorpusProblem:
-    """The error as one line about the file; the line number, where there is one, is told apart."""
+    """The error as a problem of the file, with the line number separate if there is one."""
     message = str(error)
     if isinstance(error, SegmentError) and error.problems:
         each = [CorpusProblem(file, p.line, p.message) for p in error.problems[:MOST_OF_A_FILE]]

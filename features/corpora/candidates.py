@@ -1,4 +1,4 @@
-"""Which of the files that may annotate a recording does: those that are no annotation are passed over, then the best by content."""
+"""Choose among the files that may annotate a recording: skip those that are no annotation, then take the best by content."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from phonechain.features.errors import Notice, PhonechainError, UnrecognisedAnno
 from phonechain.features.files import printable_path
 
 COARSE = 0.25
-"""Seconds: where the labelled intervals are longer than this by their median, they are words or utterances."""
+"""Median length (s) above which labelled intervals are words or utterances."""
 
 
 Failures = list[tuple[Path, PhonechainError | OSError]]
@@ -26,7 +26,7 @@ Failures = list[tuple[Path, PhonechainError | OSError]]
 
 
 class Unusable(Exception):
-    """No candidate can be used: `file` is the one that is most surely an annotation, `error` what is wrong with it."""
+    """No candidate can be used: `file` is the one that most likely is an annotation, `error` what is wrong with it."""
 
     def __init__(self, errors: Failures) -> None:
         self.file, self.error = next(
@@ -37,13 +37,13 @@ class Unusable(Exception):
 
     @property
     def doubtful(self) -> bool:
-        """True where every file is of a kind that is often no annotation, and is none."""
+        """True if no file is an annotation, and all are of kinds that often are not."""
         return isinstance(self.error, UnrecognisedAnnotation) and self.file.suffix.lower() in DOUBTFUL
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """An annotation that has been read, and its tier of the phones. `notices` are those of reading and choosing."""
+    """An annotation and its tier of phones. `notices` are those of reading and choosing."""
 
     file: Path
     annotation: Annotation
@@ -57,7 +57,7 @@ class Candidate:
 
     @property
     def coarse(self) -> bool:
-        """True where the intervals are too long for phones."""
+        """True if the intervals are too long for phones."""
         lengths = [s.end - s.start for s in self.tier.entries if not blank(s.label)]
         return not lengths or median(lengths) > COARSE
 

@@ -1,8 +1,8 @@
-"""The layout "audio beside annotations": files that differ in their suffix only, in any tree of folders.
+"""The layout "audio beside annotations": files that differ only in their suffix, in any tree of folders.
 
-`pairing` says which files belong together, `candidates` which of several annotates a recording. Speakers and splits come
-from a table, else from the folders: the split is a top folder with a name such as `train`, the speaker the folder that
-holds the recording.
+`pairing` says which files belong together, and `candidates` which of several files annotates a recording. Speakers and splits
+come from a table, else from the folders: the split from a top folder with a name such as `train`, the speaker from the folder
+of the recording.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ SPLITS = {
     **dict.fromkeys(("dev", "devel", "development", "valid", "validation", "val"), "dev"),
     **dict.fromkeys(("test", "testing", "tst", "eval", "evaluation"), "test"),
 }
-"""Names of top folders, in lower case, and the splits that they are."""
+"""Names of top folders, in lower case, and their splits."""
 
 KNOWN = 0.5
-"""Share of a file's labels that must be labels of the other files, where its tier has another name than theirs."""
+"""Share of a file's labels that must occur in the other files, if its tier has a different name from theirs."""
 
 NAMELESS = "labels"
-"""What a tier is called here whose file has no name for it (CTM, Audacity)."""
+"""Name for the tier of formats that do not name it (CTM, Audacity)."""
 
 
 def pairs(
     root: Path, *, table: Path | None = None, raw: RawFormat | None = None
 ) -> tuple[list[Pair], list[CorpusProblem]]:
-    """The recordings of a folder with the files that may annotate them, and the files that found no partner.
+    """The recordings of a folder with the files that may annotate them, and problems with the files left over.
 
     Args:
         root, table, raw: as for `read`.
@@ -82,18 +82,18 @@ def read(
 ) -> Corpus:
     """Read a folder of recordings with their annotations.
 
-    A file that cannot be used is a CorpusProblem, never a failure of the corpus; sound without annotation, annotations
-    without sound and table rows without either are counted in one problem each.
+    A file that cannot be used is a CorpusProblem, never a failure of the whole corpus. Sound without annotation, annotations
+    without sound, and table rows without either are one problem each, with their number.
 
     Args:
         root: the folder.
         tier: of the phones in each annotation; None lets `choose_tier` choose.
         table: of speakers and splits; None takes `utterances.tsv` (or .csv) in the root if it is there.
         fix: repair segments by the rules of `prepare` instead of refusing the file.
-        on_bad_segment: "refuse" leaves out the file of a segment that does not fit, "skip" that segment alone.
+        on_bad_segment: "refuse" leaves out a file with a segment that does not fit, "skip" only that segment.
         drop: labels whose segments are left out, such as an aligner's mark for noise.
-        shift: seconds added to every time of every annotation; "start" takes away the time at which each starts itself.
-        raw: format of the files of RAW_SUFFIXES, sound without a header; None passes them over.
+        shift: seconds added to every time of every annotation; "start" subtracts the time at which each one starts.
+        raw: format of files with RAW_SUFFIXES, sound without a header; None ignores them.
         progress: called with (recordings done, recordings in all).
 
     Raises:
@@ -150,7 +150,7 @@ def read(
 
 
 def _contents(root: Path, table: Path | None, raw: RawFormat | None = None) -> tuple[Contents, tables.Table | None]:
-    """What the folder holds, and its table. Raises CorpusError."""
+    """The contents of the folder, and its table. Raises CorpusError."""
     if table is None:
         table = next((root / name for name in tables.NAMES if (root / name).is_file()), None)
     rows = tables.read(table) if table is not None else None
@@ -161,7 +161,7 @@ def _contents(root: Path, table: Path | None, raw: RawFormat | None = None) -> t
 
 
 def _set_apart(corpus: Corpus, tiers: list[str], counted: NoticeCount) -> None:
-    """Leave out the files whose tier has another name and other labels than the rest's: words where those have phones."""
+    """Leave out files whose tier has a different name and different labels from the others': words instead of phones."""
     names = [nfc(t).casefold().strip() for t in tiers]
     usual = _usual(names)
     if usual is None:
@@ -187,7 +187,7 @@ def _set_apart(corpus: Corpus, tiers: list[str], counted: NoticeCount) -> None:
 
 
 def _usual(names: list[str]) -> str | None:
-    """The name that most files' tier has, if it is a usual one for phones or that of more than half of them."""
+    """The most frequent name of the tier, if it is a usual one for phones or that of more than half of the files."""
     for name, count in Counter(names).most_common():
         if is_phone_tier(name) or 2 * count > len(names):
             return name
@@ -199,14 +199,14 @@ def _relative(root: Path, audio: Path) -> str:
 
 
 def speaker_and_split(root: Path, audio: Path) -> tuple[str | None, str | None]:
-    """What the folders say of a recording."""
+    """(speaker, split) of a recording, from its folders."""
     return _find_speaker_and_split(root, audio, None, "")
 
 
 def _find_speaker_and_split(
     root: Path, audio: Path, rows: tables.Table | None, stem: str
 ) -> tuple[str | None, str | None]:
-    """(speaker, split): what the table says, else what the folders say."""
+    """(speaker, split), from the table, else from the folders."""
     row = rows.find(stem) if rows is not None else None
     folders = pairing.folders_of(root, audio)
     split = SPLITS.get(folders[0].casefold()) if folders else None
@@ -224,7 +224,7 @@ class _HasId(Protocol):
 
 
 def shorten_ids(utterances: Iterable[_HasId]) -> None:
-    """The bare name where it occurs once in the corpus; the path below the root where it does not."""
+    """Shorten ids to the bare name where it is unique in the corpus; others stay paths below the root."""
     utterances = list(utterances)
     names = Counter(u.id.rsplit("/", 1)[-1] for u in utterances)
     for u in utterances:
@@ -247,7 +247,7 @@ def _table_problems(rows: tables.Table, utterances: list[Utterance]) -> list[Cor
 
 
 def _no_pairs(there: Contents, problems: list[CorpusProblem], passed_over: Collection[Unusable] = ()) -> CorpusError:
-    """What was looked for, what is there instead, and what stood in the way."""
+    """The error for a folder without pairs: what it has instead, and the likely reason."""
     audio, annotations = there.audio, there.annotations
     found = [f"{len(audio)} audio files ({_suffixes(audio)})" if audio else "no audio file"]
     found.append(

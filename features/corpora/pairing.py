@@ -1,8 +1,8 @@
-"""Which files of a folder belong together: recordings, and the files that may annotate them.
+"""Pair recordings with the files that may annotate them.
 
-Names are compared without suffix, in Unicode NFC (macOS decomposes them) and without regard to case. Files of one
-folder belong together; across folders the longest common tail of their paths decides (`corpus/A/u1.wav` and
-`aligned/A/u1.TextGrid`), where folders that hold one kind of file alone (`wav`, `TextGrid`, `aligned`) do not count.
+Names are compared without suffix, in Unicode NFC (macOS decomposes them) and ignoring case. Files in the same folder belong
+together; across folders the longest common tail of their paths decides (`corpus/A/u1.wav` and `aligned/A/u1.TextGrid`), where
+folders named for a kind of file (`wav`, `TextGrid`, `aligned`) do not count.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _KINDS = (
     "wav wavs audio sound sounds recordings clips textgrid textgrids annotation annotations label labels lab labs phn"
 )
 KIND_FOLDERS = frozenset(_KINDS.split()) | {s[1:] for s in AUDIO_SUFFIXES}
-"""Folder names that say what kind of file is inside, not who speaks."""
+"""Folder names that say what kind of file is inside, rather than who speaks."""
 
 DOUBTFUL = (".txt", ".csv", ".tsv", ".json", ".jsonl")
 """Suffixes that other files often have too: tried last, and skipped in folders if they are not annotations."""
@@ -35,12 +35,12 @@ _SHARED = tuple(s for f in annotation.READABLE.values() if f.parse_all is not No
 _PREFERENCE = sorted(annotation.SUFFIXES, key=lambda s: s in DOUBTFUL)
 
 Key = tuple[str, ...]
-"""The folders of a file that count, and its name without suffix, each in NFC and without case."""
+"""The folders of a file that count, and its name without suffix, each in NFC and ignoring case."""
 
 
 @dataclass(slots=True)
 class Group:
-    """The files of one folder and one name: audio, and annotations in the order in which they are preferred."""
+    """The files with the same name in one folder: audio, and annotations in order of preference."""
 
     audio: list[Path] = field(default_factory=list)
     annotations: list[Path] = field(default_factory=list)
@@ -50,8 +50,8 @@ class Group:
 class Pair:
     """A recording and the files that may annotate it.
 
-    `annotations` lie beside it or share a folder's name with it, nearest first; `others` share the bare name alone.
-    `parts` are files of many recordings, each with what it says of this one. `raw` is the format of sound without a header.
+    `annotations` are beside it or share a folder's name with it, nearest first; `others` share only the file's name. `parts` are
+    files of many recordings, each with the part about this one. `raw` is the format of sound without a header.
     """
 
     audio: Path
@@ -222,7 +222,7 @@ def _ambiguous(root: Path, file: Path, nearest: list[Path]) -> CorpusProblem:
 
 
 def _parts(file: Path, pairs: Iterable[Pair]) -> tuple[bool, CorpusProblem | None]:
-    """Give each recording its part of a file of many (MLF, CTM, RTTM, an export); False if it is another kind of file."""
+    """Give each recording its part of a file of many (MLF, CTM, RTTM, an export); False for other kinds of file."""
     if file.suffix.lower() not in _SHARED:
         return False, None
     try:
@@ -254,7 +254,7 @@ def _parts(file: Path, pairs: Iterable[Pair]) -> tuple[bool, CorpusProblem | Non
 
 
 def summarise_files(root: Path, files: list[Path], what: str, lack: str) -> list[CorpusProblem]:
-    """One problem for all of these files."""
+    """One problem for all of these files, which have `lack`; none without files."""
     if not files:
         return []
     if len(files) == 1:
@@ -265,6 +265,6 @@ def summarise_files(root: Path, files: list[Path], what: str, lack: str) -> list
 
 
 def read_bytes(file: Path) -> bytes:
-    """At most a byte more than an annotation may have."""
+    """Read a file, up to one byte more than the largest annotation."""
     with open(file, "rb") as handle:
         return handle.read(MAX_BYTES + 1)

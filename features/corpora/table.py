@@ -53,7 +53,7 @@ def read(file: Path) -> Table:
     """Read a table.
 
     Raises:
-        CorpusError: it is not there, has no column for the utterance, or neither speaker nor split.
+        CorpusError: there is no such file, or it has no column for the utterance, or neither speaker nor split.
     """
     try:
         data = file.read_bytes()
@@ -90,12 +90,12 @@ def read(file: Path) -> Table:
 
 
 def _cells(lines: list[str], delimiter: str) -> Iterator[list[str]]:
-    """The cells of each line. In a TSV a quotation mark is a character like any other."""
+    """The cells of each line. In a TSV a quotation mark is an ordinary character."""
     return (line.split("\t") for line in lines) if delimiter == "\t" else csv.reader(lines, delimiter=delimiter)
 
 
 def _stem(name: str) -> str:
     path = PurePosixPath(name.replace("\\", "/").removeprefix("./"))
-    # An id may have a dot of its own; only what looks like a suffix is cut off.
+    # An id may contain a dot; only what looks like a suffix is removed.
     known = len(path.suffix) in range(2, 10) and not path.suffix[1:].isdecimal()
     return str(path.with_suffix("")) if known else str(path)

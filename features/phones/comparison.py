@@ -1,16 +1,16 @@
-"""Given labels held against those of a model: which label of the model each stands for, chosen for a whole file.
+"""Compare given labels with a model's: which label of the model each one means, decided for a whole file.
 
-A folding is a chain of named steps, each of which lets some difference of spelling go. The chain is applied to the
-given labels and to the model's; two labels are the same where they fold to the same text. So a model of finer labels
-than those given can be asked too: its labels that fold together form a class, whose posterior is their sum.
+A folding is a chain of named steps, each of which ignores one kind of difference in spelling. It is applied to given labels and
+to the model's; two labels are the same if they fold to the same text. A model may also have finer labels than those given: its
+labels that fold together form a class, whose posterior is their sum.
 
-One chain serves all labels of a file: the one by which most segments get a label of the model. Segments whose labels
-the model tells apart as they stand, and the chain no longer, count against it. Among equals the chain that merges
-fewest of the model's labels wins, then the cheapest: labels that are known as they stand are compared as they stand.
-What the chain does not reach stays unknown: it is counted, and no error of anybody's.
+One chain is used for all labels of a file: the one that gives the most segments a label of the model. Segments count against a
+chain if it merges labels that the model distinguishes as they are. Ties go to the chain that merges the fewest of the model's
+labels, then to the cheapest: labels that are all known are compared as they are. Labels that no chain matches are unknown: they
+are counted, and are not errors.
 
-    LabelSet     what a model knows: its labels, the name of its phone set, what the user maps by hand
-    LabelComparison   the outcome for one file or corpus
+    LabelSet         a model's labels, the name of its phone set, and the user's map
+    LabelComparison  the result for one file or corpus
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from phonechain.features.phones.sets import DROPPED
 from phonechain.features.segments import Utterance
 
 MOST_TYPES = 1000
-"""Different labels of a file by which a folding is chosen, the most frequent ones."""
+"""Most different labels of a file that decide the folding; the most frequent ones."""
 SHOWN = 5
 """Labels named in a notice."""
 
@@ -39,18 +39,18 @@ Fold = Callable[[str], str]
 
 STEPS: dict[str, tuple[Fold, str]] = {
     "unicode": (notation.plain, "characters that look alike taken as one"),
-    "position": (notation.without_position, "without marks of the place in the word"),
+    "position": (notation.without_position, "without marks of the position in the word"),
     "stress": (notation.without_stress, "without stress"),
     "length": (notation.without_length, "without length"),
     "diacritics": (notation.without_diacritics, "without diacritics"),
     "case": (str.casefold, "in upper or lower case"),
 }
-"""What each step does, in the order in which steps are applied."""
+"""Function and description of each step, in the order in which they are applied."""
 
 COSTS = {"unicode": 2, "position": 2, "stress": 2, "length": 3, "diacritics": 4, "case": 3, "silence": 2}
-"""What a step counts for where foldings fit equally well: what tells fewer sounds apart is cheaper."""
+"""Cost of a step, for choosing among foldings that fit equally well: merging rarer distinctions is cheaper."""
 READING = 5
-"""The same for a reading from one phone set to another."""
+"""Cost of reading one phone set as another."""
 
 SILENCE = "silence"
 _SILENT = "\0silence"
@@ -59,15 +59,15 @@ _DROPPED = "\0dropped"
 
 @dataclass(frozen=True, slots=True)
 class LabelComparison:
-    """What each given label is compared with.
+    """How given labels are compared with those of a model.
 
     Attributes:
         labels: [Y] of the model.
-        steps: names of the folding's steps, in order; empty where labels are compared as they stand.
-        classes: [C] the model's labels by class, indices; singletons unless the folding merges some.
+        steps: names of the folding's steps, in order; empty if labels are compared as they are.
+        classes: [C] indices of the model's labels in each class; one each unless the folding merges some.
         targets: given label -> its class; labels that are not compared are missing.
-        known, unknown, unscored: given labels with how often they occur: compared; such that the model has no label
-            for; and noise, or labels that the user or the folding leaves out.
+        known, unknown, unscored: given labels with their counts: compared ones; those that the model has no label for; and
+            noise, or labels that the user or the folding leaves out.
     """
 
     labels: tuple[str, ...]
@@ -80,16 +80,16 @@ class LabelComparison:
 
     @property
     def merges(self) -> bool:
-        """Whether some class has several labels of the model."""
+        """Whether any class has several labels of the model."""
         return len(self.classes) < len(self.labels)
 
     @property
     def total(self) -> int:
-        """Given labels in all."""
+        """Number of given labels."""
         return sum(sum(counts.values()) for counts in (self.known, self.unknown, self.unscored))
 
     def by_class(self, posteriors: NDArray[float32]) -> NDArray[float32]:
-        """[T, Y] posteriors of the model's labels -> [T, C] of the classes, by summing."""
+        """Sum posteriors of the model's labels [T, Y] over classes: [T, C]."""
         if not self.merges:
             return posteriors[:, [members[0] for members in self.classes]]
         return np.stack([posteriors[:, list(members)].sum(1) for members in self.classes], axis=1)
@@ -102,7 +102,7 @@ class LabelComparison:
         return found
 
     def name(self, index: int) -> str:
-        """What a class is called: its labels, with strokes between."""
+        """Name of a class: its labels, joined by slashes."""
         return "/".join(self.labels[n] for n in self.classes[index])
 
     def names(self) -> list[str]:
@@ -110,19 +110,19 @@ class LabelComparison:
         return [self.name(n) for n in range(len(self.classes))]
 
     def name_of(self, given: str | None) -> str | None:
-        """The name of a given label's class; None where it has none."""
+        """The name of a given label's class; None if it has none."""
         target = None if given is None else self.targets.get(given)
         return None if target is None else self.name(target)
 
     def respellings(self) -> dict[str, str]:
-        """The given labels that are compared under another name, with that name."""
+        """The given labels that are compared under another name, and that name."""
         return {given: name for given in self.known if (name := self.name(self.targets[given])) != given}
 
     def respell(self, utterances: Iterable[Utterance]) -> list[Utterance]:
-        """Utterances with the model's labels where they are compared with one of them; for going on from that model.
+        """Replace given labels by the model's labels that they are compared with, for a warm start from that model.
 
-        Labels that are not scored are taken away, so that those segments are unlabelled; unknown labels, and those that
-        stand for several of the model's, stay as they are.
+        Labels that are not scored are removed, so that those segments are unlabelled; unknown labels, and those compared with
+        several of the model's, stay as they are.
         """
         new: dict[str | None, str | None] = dict.fromkeys(self.unscored)
         new.update({given: self.name(n) for given, n in self.targets.items() if len(self.classes[n]) == 1})
@@ -131,7 +131,7 @@ class LabelComparison:
         ]
 
     def as_dict(self) -> dict[str, object]:
-        """JSON-serialisable: the steps, how many segments are known, and what is not compared."""
+        """JSON-serialisable: the steps, the number of known labels, and the labels that are not compared."""
         return {
             "steps": list(self.steps),
             "known": sum(self.known.values()),
@@ -140,7 +140,7 @@ class LabelComparison:
         }
 
     def notices(self) -> tuple[Notice, ...]:
-        """What a person should know: which folding was used, and what stays unknown."""
+        """Notices about the folding used, and about unknown labels."""
         out = []
         if self.steps:
             example = [f"{given} as {name}" for given, name in self.respellings().items()]
@@ -160,12 +160,12 @@ class LabelComparison:
 
 @dataclass(frozen=True, slots=True)
 class LabelSet:
-    """What a model knows of labels.
+    """A model's labels, and how others are compared with them.
 
     Attributes:
         labels: of the model, in order.
-        phone_set: name of the set they belong to, as the model file says it; "" infers it.
-        mapping: given label -> label of the model, or None for "not scored": what the user says by hand.
+        phone_set: name of the set they belong to, from the model file; "" infers it.
+        mapping: given label -> label of the model, or None for "not scored", as the user wants it.
         steps: the folding; None chooses one for each file.
     """
 
@@ -175,10 +175,10 @@ class LabelSet:
     steps: tuple[str, ...] | None = None
 
     def with_map(self, mapping: Mapping[str, str | None] | None) -> LabelSet:
-        """The same with a map by hand.
+        """The same with a user's map.
 
         Raises:
-            PhoneSetError: it maps to a label that the model does not have.
+            PhoneSetError: a target that is no label of the model.
         """
         if not mapping:
             return self
@@ -195,7 +195,7 @@ class LabelSet:
         return replace(self, mapping=tuple(sorted(mapping.items())))
 
     def compare(self, given: Mapping[str, int] | Iterable[str | None]) -> LabelComparison:
-        """The comparison for the labels of a file or corpus, or for how often each occurs.
+        """The comparison for the labels of a file or corpus, or for their counts.
 
         >>> found = LabelSet(("AH", "B", "SIL")).compare(["AH0", "B", "sp", "XX"])
         >>> found.steps, found.name_of("AH0"), found.name_of("sp"), found.name_of("XX")
@@ -207,7 +207,7 @@ class LabelSet:
 
 def describe_steps(steps: Sequence[str]) -> str:
     """A folding in words."""
-    return ", ".join(map(_description, steps)) or "as they stand"
+    return ", ".join(map(_description, steps)) or "as they are"
 
 
 def _description(step: str) -> str:
@@ -244,7 +244,7 @@ def _compare(known: LabelSet, counted: tuple[tuple[str, int], ...]) -> LabelComp
         return _outcome(known, (), counts)
     seen = dict([item for item in free.items() if len(item[0]) <= notation.LONGEST][:MOST_TYPES])
     cases = Counter(map(str.casefold, seen))
-    # where a file has `s` and `S`, case tells sounds apart
+    # where a file has `s` and `S`, case distinguishes sounds
     twins = sum(count for label, count in seen.items() if cases[label.casefold()] > 1 and label not in own)
     best: tuple[tuple[int, int, int], tuple[str, ...]] | None = None
     for steps in _chains(list(seen), known):
@@ -259,7 +259,7 @@ def _compare(known: LabelSet, counted: tuple[tuple[str, int], ...]) -> LabelComp
 
 
 def _count_merged(known: LabelSet, classes: Mapping[str, tuple[int, ...]], seen: Mapping[str, int]) -> int:
-    """Segments whose labels, known as they stand, share a class with another such label."""
+    """Number of segments whose labels are the model's own, but share a class with another such label."""
     lost = 0
     for members in classes.values():
         present = [seen[label] for i in members if (label := known.labels[i]) in seen]
@@ -268,10 +268,10 @@ def _count_merged(known: LabelSet, classes: Mapping[str, tuple[int, ...]], seen:
 
 
 def _chains(given: Sequence[str], known: LabelSet) -> Iterator[tuple[str, ...]]:
-    """Foldings worth trying; steps that change no label are left out."""
+    """Foldings to try; steps that change no label are left out."""
     texts = folded = [text for text in (*given, *known.labels) if len(text) <= notation.LONGEST]
     useful = []
-    for name, (fold, _) in STEPS.items():  # some labels show a step's mark when the steps before have been applied
+    for name, (fold, _) in STEPS.items():  # some labels show a step's mark only after earlier steps
         if any(fold(text) != text for text in (*texts, *folded)):
             useful.append(name)
             folded = list(map(fold, folded))
@@ -282,7 +282,7 @@ def _chains(given: Sequence[str], known: LabelSet) -> Iterator[tuple[str, ...]]:
         if own not in readers or (hub == "timit39" and phone_set != "timit39"):
             continue
         for source, read in readers.items():
-            # after stress and position only: a reader sees to the rest itself
+            # after stress and position only; readers handle the rest
             before = [chain for chain in chains if set(chain) <= {"position", "stress"}]
             if (source, hub) != (own, own) and any(read(_key(label, before[-1])) is not None for label in given):
                 chains += [(*chain, f"{source} to {hub}") for chain in before]
@@ -344,7 +344,7 @@ def _classes(known: LabelSet, steps: tuple[str, ...]) -> Mapping[str, tuple[int,
 
 
 def _key(label: str, steps: Sequence[str], own: str | None = None) -> str:
-    """A label after the steps. `own`: the family of a model's label, by which it is read where given ones are by theirs."""
+    """A label after the steps. `own` is the family that a model's label is read by; given labels are read by the step's."""
     if len(label) > notation.LONGEST:
         return label
     if SILENCE in steps and _is_silence(label):
@@ -355,7 +355,7 @@ def _key(label: str, steps: Sequence[str], own: str | None = None) -> str:
         elif step != SILENCE:
             source, _, hub = step.split()
             read = readings.HUBS[hub][own or source](label)
-            # what the hub says is no spelling: an S that no reader knows is not the hub's S
+            # a hub's symbols are not spellings: an S that no reader knows is not the hub's S
             label = notation.plain(label) if read is None else _DROPPED if read == DROPPED else f"{hub} {read}"
     return label
 

@@ -1,4 +1,4 @@
-"""Maps by hand: given label -> label of the model, or None for "not scored"."""
+"""Users' maps: given label -> label of the model, or None for "not scored"."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any
 from phonechain.features.errors import PhoneSetError
 
 MOST = 10_000
-"""Entries of a map."""
+"""Most entries of a map."""
 LONGEST = 200
-"""Characters of a label in a map."""
+"""Most characters of a label in a map."""
 UNSCORED = "-"
 
 
 def parse(text: str) -> dict[str, str | None]:
-    """A map from a JSON object, or from lines of two columns with a tab between: given label, label of the model.
+    """Parse a map from a JSON object, or from lines of two tab-separated columns: given label, label of the model.
 
-    `-` and, in JSON, null stand for "not scored". Lines that are empty or begin with `#` and have no tab are passed over.
+    `-` and, in JSON, null mean "not scored". Empty lines, and lines that begin with `#` and have no tab, are ignored.
 
     Raises:
         PhoneSetError: neither, a label twice, or labels too long or too many.
@@ -28,7 +28,7 @@ def parse(text: str) -> dict[str, str | None]:
         try:
             found = json.loads(text, object_pairs_hook=_pairs)
         except (ValueError, RecursionError) as error:
-            raise PhoneSetError(f"map: expected a JSON object of labels, got something else: {error}") from None
+            raise PhoneSetError(f"map: expected a JSON object of labels, got invalid JSON: {error}") from None
         return check(found)
     entries: dict[str, str | None] = {}
     for number, line in enumerate(text.splitlines(), 1):
@@ -37,7 +37,7 @@ def parse(text: str) -> dict[str, str | None]:
         columns = [column.strip() for column in line.split("\t")]
         if len(columns) != 2:
             raise PhoneSetError(
-                f"map: expected two columns with a tab between in line {number}, got {len(columns)}",
+                f"map: expected two tab-separated columns in line {number}, got {len(columns)}",
                 pointer=f"line {number}",
                 value=line[:80],
             )
@@ -50,10 +50,10 @@ def parse(text: str) -> dict[str, str | None]:
 
 
 def check(entries: Mapping[str, Any]) -> dict[str, str | None]:
-    """A map whose entries are text or None, `-` made None.
+    """Check that a map's entries are text or None, and replace `-` by None.
 
     Raises:
-        PhoneSetError: an entry that is not, or too many or too long ones.
+        PhoneSetError: an entry that is neither, or too many or too long ones.
     """
     if len(entries) > MOST:
         raise PhoneSetError(f"map: expected at most {MOST} labels, got {len(entries)}", value=len(entries), limit=MOST)

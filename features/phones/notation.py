@@ -41,7 +41,7 @@ _RING = "\u25cc"
 
 
 def visible(label: str) -> str:
-    """The label in NFC, without characters that nobody sees and without blanks around it."""
+    """The label in NFC, without invisible characters and surrounding blanks."""
     if label.isascii():
         return label.strip()
     return unicodedata.normalize("NFC", label.translate(INVISIBLE)).replace("\u00a0", " ").strip()
@@ -61,7 +61,7 @@ def plain(label: str) -> str:
 
 
 def without_position(label: str) -> str:
-    """Without Kaldi's mark of the place in the word: `N_B`, `N_I`, `N_E` and `N_S` are N."""
+    """Without Kaldi's mark of the position in the word: `N_B`, `N_I`, `N_E` and `N_S` are N."""
     return _POSITION.sub("", label)
 
 

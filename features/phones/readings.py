@@ -1,7 +1,7 @@
 """Labels of one phone set read in terms of another: ARPAbet, TIMIT, the IPA of English and X-SAMPA.
 
-A hub is a set in which labels of several families meet. A reader takes a label of its family to the hub; it answers
-`DROPPED` where the hub leaves the sound out, and None where the label is not of its family.
+A hub is a set that labels of several families are translated to. A reader translates a label of its family to the hub; it
+returns `DROPPED` where the hub omits the sound, and None where the label is not of its family.
 
     arpabet    CMUdict's 39 phones and SIL
     timit39    coarser, AO is aa and ZH is sh: for models of this set alone
@@ -18,7 +18,7 @@ from phonechain.features.phones.sets import DROPPED
 Reader = Callable[[str], str | None]
 
 ENOUGH = 0.9
-"""Share of the labels that a set has to hold for `recognise` to name it."""
+"""Least share of the labels in a set for `recognise` to name it."""
 
 _FAMILIES = {
     "arpabet": "arpabet", "arpabet-stress": "arpabet", "timit61": "timit", "timit48": "timit", "timit39": "timit",
@@ -27,14 +27,14 @@ _FAMILIES = {
 
 
 def family(phone_set: str) -> str | None:
-    """The family of readers for a phone set; None where there is none."""
+    """The family of readers for a phone set; None if there is none."""
     return _FAMILIES.get(phone_set)
 
 
 def recognise(labels: Sequence[str]) -> str:
-    """The phone set that holds most of the labels, silence and noise aside; "" where none holds enough of them.
+    """The phone set with most of the labels, apart from silence and noise; "" where none has enough of them.
 
-    `ipa` and `xsampa` are recognised by their characters, for any language; `ipa` also stands for its English set.
+    `ipa` and `xsampa` are recognised by their characters, for any language; `ipa` includes its English set.
     """
     labels = [label for label in labels if len(label) <= notation.LONGEST]
     spoken = [bare for label in labels if notation.nonspeech(bare := notation.without_position(label)) is None]
@@ -55,7 +55,7 @@ def recognise(labels: Sequence[str]) -> str:
 
 
 def _first_fold(*foldings: tuple[str, str]) -> Reader:
-    """The first set of the foldings (from, to) that holds the label says what it is."""
+    """A reader by the first of the foldings (from, to) whose set has the label."""
 
     def read(label: str) -> str | None:
         for source, target in foldings:
@@ -67,7 +67,7 @@ def _first_fold(*foldings: tuple[str, str]) -> Reader:
 
 
 def _fold_after(first: Reader, source: str, target: str) -> Reader:
-    """A reader into one set, and from there into another."""
+    """A reader to one set, followed by a folding to another."""
 
     def read(label: str) -> str | None:
         found = first(label)

@@ -1,9 +1,9 @@
-"""Phone sets, and what folds to what, read from the tables in `phones/`.
+"""Phone sets and the foldings between them, read from the tables in `phones/`.
 
-A table is a text file of tab-separated columns, one phone set a column, named in the first row. A row says that these
-labels are the same sound, seen more or less finely; `-` says that a set leaves the sound out. One set folds to another
-where each of its labels stands beside one label only, in one table or through several: TIMIT's 61 labels fold to 39 by
-rows 61 -> 39, and nothing folds 39 to 61.
+A table is a text file of tab-separated columns, one phone set per column, named in the first row. The labels in a row are the
+same sound, distinguished more or less finely; `-` means that a set omits the sound. One set folds to another if each of its
+labels is beside only one label of the other, in one table or through several: TIMIT's 61 labels fold to 39 by rows 61 -> 39,
+and nothing folds 39 to 61.
 
     timit61, timit48, timit39    the folding of Lee and Hon (1989); 61 has the glottal stop `q`, the others drop it. In
                                  ARPAbet a flap and the closure of a stop have no label of their own
@@ -12,8 +12,8 @@ rows 61 -> 39, and nothing folds 39 to 61.
     arpabet                      the 39 phones without stress, and SIL
     ipa                          General American: AH0 is ə and ER0 ɚ, any other AH and ER ʌ and ɝ; no silence
 
-How a label may be spelled: as in the table; failing that, in any mixture of upper and lower case (no set has two labels
-that differ in nothing else). Letters are compared in Unicode's NFC.
+A label may be spelled as in the table, or else in any mixture of upper and lower case (no set has two labels that differ only
+in case). Letters are compared in Unicode NFC.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from types import MappingProxyType
 from phonechain.features.errors import PhoneSetError
 
 DROPPED = "-"
-"""How a table writes that a set leaves a sound out."""
+"""Entry of a table for a sound that a set omits."""
 
 _TABLES = ("timit", "arpabet", "arpabet-stress")
 
@@ -81,10 +81,10 @@ def names() -> tuple[str, ...]:
 
 @lru_cache(maxsize=64)
 def load(name: str) -> PhoneSet:
-    """The phone set of that name.
+    """The phone set with that name.
 
     Raises:
-        PhoneSetError: there is none; the message lists those there are.
+        PhoneSetError: there is none; the message lists the names.
 
     Examples:
         >>> len(load("timit39"))
@@ -104,7 +104,7 @@ def load(name: str) -> PhoneSet:
 
 @lru_cache(maxsize=64)
 def folding(frm: str, to: str) -> Mapping[str, str | None]:
-    """Every label of `frm` -> its label in `to`, or None where `to` drops it. The shortest way through the tables.
+    """Every label of `frm` -> its label in `to`, or None where `to` omits it; by the shortest path through the tables.
 
     Raises:
         PhoneSetError: no such phone set, or `frm` does not fold to `to`.
@@ -133,7 +133,7 @@ def folding(frm: str, to: str) -> Mapping[str, str | None]:
 
 
 def fold(label: str, frm: str, to: str) -> str | None:
-    """A label of the set `frm` in the set `to`; None where `to` drops the sound.
+    """The label in the set `to` for a label of the set `frm`; None where `to` omits the sound.
 
     Raises:
         PhoneSetError: an unknown label (the message names it and the set) or set, or sets that do not fold.

@@ -1,4 +1,4 @@
-"""Labels of a corpus that look like spellings of one another: two classes where one is meant."""
+"""Labels of a corpus that look like two spellings of one label."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from phonechain.features.errors import Notice
 from phonechain.features.phones import notation
 
 _KINDS = (
-    ("characters that nobody sees, or other Unicode for the same letters", notation.visible),
+    ("invisible characters, or other Unicode for the same letters", notation.visible),
     ("characters that look alike", notation.plain),
     ("upper and lower case", lambda label: notation.plain(label).casefold()),
 )
@@ -17,13 +17,13 @@ _KINDS = (
 
 @dataclass(frozen=True, slots=True)
 class Twins:
-    """Labels that differ in nothing but `difference`, with how often each occurs, the most frequent first."""
+    """Labels that differ only in `difference`, with their counts, the most frequent first."""
 
     labels: Mapping[str, int]
     difference: str
 
     def notice(self) -> Notice:
-        """A warning that shows what the eye cannot tell apart."""
+        """A warning that shows the difference."""
         spelled = " and ".join(f"{_with_code_points(label)} ({count})" for label, count in self.labels.items())
         message = f"labels that may be one: {spelled} differ in {self.difference}"
         return Notice("labels-alike", message, "labels", " ".join(self.labels)[:200])
@@ -32,9 +32,9 @@ class Twins:
 def twins(labels: Mapping[str, int]) -> list[Twins]:
     """The groups of labels that look like spellings of one another.
 
-    Each label stands in one group, of the smallest difference: Unicode, look-alikes (`g` and `ɡ`, `k'` and `kʼ`, tied
-    affricates), then case. Case twins are told only where one of the two is rare beside the other (a tenth): in X-SAMPA
-    and many a practical spelling `s` and `S` are different sounds.
+    Each label is in one group, by the smallest difference: Unicode, look-alikes (`g` and `ɡ`, `k'` and `kʼ`, tied affricates),
+    then case. Labels that differ in case are reported only if one of the two is rare beside the other (a tenth): in X-SAMPA
+    and many practical spellings `s` and `S` are different sounds.
 
     Args:
         labels: how often each occurs.
@@ -58,7 +58,7 @@ def twins(labels: Mapping[str, int]) -> list[Twins]:
 
 
 def _with_code_points(label: str) -> str:
-    """The label, with its code points where it is not plain ASCII."""
+    """The label, followed by its code points if it is not plain ASCII."""
     if label.isascii() and label.isprintable():
         return label
     return f"{label} [{' '.join(f'U+{ord(c):04X}' for c in label)}]"

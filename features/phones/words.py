@@ -1,4 +1,4 @@
-"""Tiers that hold words, or longer stretches, where phones are expected."""
+"""Recognise tiers of words, or of longer units, where phones are expected."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from phonechain.features.phones import notation
 from phonechain.features.segments import Segment
 
 FEWEST = 3
-"""Labelled intervals below which nothing can be told."""
+"""Fewest labelled intervals for a decision."""
 LETTERS = 3.0
-"""Mean letters of a label from which on labels may be words. ARPAbet has 1.7, the longest IPA labels of a tier 3."""
+"""Least mean number of letters per label for words. ARPAbet has 1.7, the longest IPA labels of a tier 3."""
 LONG_SHARE = 0.3
-"""Share of the different labels that have four letters or more. `tʃʰː` has two letters and two marks."""
+"""Least share of different labels with four or more letters. `tʃʰː` has two letters and two marks."""
 SECONDS = 0.15
-"""Mean duration from which on intervals may be words. Phones last 80 ms on average, seldom 150."""
+"""Least mean duration of words (s). Phones last 80 ms on average, seldom 150."""
 
 
 def looks_like_words(segments: Sequence[Segment]) -> bool:
     """Whether the labels of a tier look like words: long strings of letters, on intervals longer than phones.
 
-    Silence, noise and unlabelled intervals are left out. True needs every one of the three signs: long labels on average,
-    many different long ones, and long intervals.
+    Silence, noise and unlabelled intervals are ignored. All three signs are needed: long labels on average, many different
+    long ones, and long intervals.
     """
     spoken = [s for s in segments if s.label and notation.nonspeech(s.label) is None]
     if len(spoken) < FEWEST:

@@ -1,14 +1,14 @@
-"""Pronunciation dictionaries: CMUdict, which comes with the package, and people's own in the format of MFA and Kaldi.
+"""Pronunciation dictionaries: CMUdict, which comes with the package, and users' own in the format of MFA and Kaldi.
 
-A line is a word and its phones, with blanks or a tab between them; further lines of a word are its variants:
+A line is a word and its phones, separated by blanks or a tab; further lines with the same word are variants:
 
     WORD  P1 P2 P3
     WORD  0.8  P1 P2 P3                    with the variant's probability
-    WORD  0.8  0.2  1.1  0.9  P1 P2 P3     and those of silences around it, which are passed over
+    WORD  0.8  0.2  1.1  0.9  P1 P2 P3     and those of silences around it, which are ignored
     word(2)  P1 P2 P3                      CMUdict's way to number variants
 
-Words are compared in lower case and Unicode's NFC. CMUdict's data (BSD-2, its notice is in cmudict.LICENSE) stands beside
-this file without its comments, compressed.
+Words are compared in lower case and Unicode NFC. CMUdict's data (BSD-2, its notice is in cmudict.LICENSE) is beside this file,
+compressed and without its comments.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _NUMBER = re.compile(r"\d+(\.\d*)?([eE]-?\d+)?|\.\d+")
 
 @dataclass(frozen=True, slots=True)
 class Pronunciation:
-    """Phones of a word, and how probable they are beside its other variants."""
+    """Phones of a word, and their probability relative to its other variants."""
 
     phones: tuple[str, ...]
     probability: float = 1.0
@@ -64,7 +64,7 @@ class Dictionary:
         return isinstance(word, str) and key(word) in self.entries
 
     def lookup(self, word: str) -> list[Pronunciation]:
-        """Its pronunciations, the first ones first; none for a word that is not there."""
+        """Pronunciations of a word in the order of the dictionary; none for an unknown word."""
         return list(self.entries.get(key(word), ()))
 
     def phones(self) -> set[str]:
@@ -73,12 +73,12 @@ class Dictionary:
 
 
 def key(word: str) -> str:
-    """How a word is looked up: NFC, lower case, straight apostrophes."""
+    """The form in which a word is looked up: NFC, lower case, straight apostrophes."""
     return unicodedata.normalize("NFC", word).replace("’", "'").replace("‘", "'").casefold()
 
 
 def read(source: Path | bytes, *, name: str | None = None) -> Dictionary:
-    """A dictionary file.
+    """Read a dictionary file.
 
     Raises:
         SettingsError: it cannot be read, is too large, or empty.
@@ -126,7 +126,7 @@ def parse(lines: Iterable[str], name: str = "the dictionary") -> dict[str, list[
 
 
 def _probability(rest: Sequence[str]) -> tuple[float, tuple[str, ...]]:
-    """The variant's probability, and what follows the numbers: one of them, or four."""
+    """The variant's probability, and the phones after the numbers, of which there may be one or four."""
     numbers = 0
     while numbers < min(len(rest), 4) and _NUMBER.fullmatch(rest[numbers]):
         numbers += 1
@@ -136,7 +136,7 @@ def _probability(rest: Sequence[str]) -> tuple[float, tuple[str, ...]]:
 
 
 class _LazyEntries(Mapping[str, Sequence[Pronunciation]]):
-    """Entries whose pronunciations are parsed when they are asked for: few of a large dictionary's ever are."""
+    """Entries whose pronunciations are parsed when they are looked up, as few of a large dictionary's ever are."""
 
     def __init__(self, text: str) -> None:
         self._lines: dict[str, list[str]] = {}

@@ -1,8 +1,8 @@
-"""A transcript as a reader would speak it: words without punctuation, numbers and abbreviations in words.
+"""A transcript as it would be read aloud: words without punctuation, with numbers and abbreviations as words.
 
-English is known: numbers, years, ordinals, sums of money, fractions, times of day and per cent become words (`numerals`),
-common abbreviations are read out, other capitals are spelled where the dictionary does not have them. Of other languages
-only punctuation is taken off; numbers there are read if num2words knows the language.
+For English, numbers, years, ordinals, sums of money, fractions, times of day and percentages become words (`numerals`), common
+abbreviations are expanded, and other capitals are spelled out unless the dictionary has them. For other languages only
+punctuation is removed, and numbers are read if num2words knows the language.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from phonechain.features.words.abbreviations import (
 )
 
 MAX_CHARACTERS = 200_000
-"""Longest transcript, some four hours of speech."""
+"""Longest transcript: about four hours of speech."""
 
 _EDGE = re.compile(r"^[^\w$£€¥&%+=@°'#½⅓⅔¼¾⅛⅜⅝⅞.-]+|^[.-]+(?=[^\d.])|[^\w%'°\"½⅓⅔¼¾⅛⅜⅝⅞]+$")
 _QUOTES = {0x2019: "'", 0x2018: "'", 0x02BC: "'", 0x2010: "-", 0x2011: "-", 0x2032: "'", 0x2033: '"', 0x2212: "-"}
@@ -36,7 +36,7 @@ Known = Callable[[str], bool]
 
 @dataclass(frozen=True, slots=True)
 class SpokenWord:
-    """A word as spoken; `written` is the token of the transcript that it comes from, punctuation taken off."""
+    """A word as spoken; `written` is its token in the transcript, without punctuation."""
 
     word: str
     written: str
@@ -64,8 +64,8 @@ def words_of(text: str, *, language: str = "en", known: Known = lambda word: Fal
 
     Args:
         text: as written.
-        language: a code ("en", "de"); only English knows more than plain numbers.
-        known: whether the dictionary has a word; such a word is never taken apart.
+        language: a code ("en", "de"); languages other than English have plain numbers only.
+        known: whether the dictionary has a word; such a word is never split.
 
     Raises:
         TranscriptError: no words in it, or more than MAX_CHARACTERS.
@@ -92,7 +92,7 @@ def words_of(text: str, *, language: str = "en", known: Known = lambda word: Fal
 
 
 def _english(token: _Token, known: Known) -> Iterator[str]:
-    """The words of a token in its place."""
+    """The words of a token in its context."""
     outer = token.text.strip("\"'()[]{},;:!?") if not token.text.startswith("'") else token.text.strip('"()[]{},;:!?')
     for form in (outer.lower(), outer.lower().rstrip("'.")):
         if (words := _abbreviation(form, outer, token, known)) is not None:
@@ -123,7 +123,7 @@ def _english(token: _Token, known: Known) -> Iterator[str]:
 
 
 def _abbreviation(form: str, outer: str, token: _Token, known: Known) -> str | None:
-    """What a token is short for in its place; None where it is short for nothing."""
+    """The expansion of an abbreviation in its context; None if the token is none."""
     after_number, before_number = token.follows_number, token.precedes_number
     if match := re.fullmatch(rf"(-?(?:{numerals.NUMBER}))({'|'.join(map(re.escape, UNITS))})\.?", form):
         sign = "minus " if match[1].startswith("-") else ""
@@ -142,7 +142,7 @@ def _abbreviation(form: str, outer: str, token: _Token, known: Known) -> str | N
 
 
 def _is_word(bare: str, token: _Token, known: Known) -> bool:
-    """Whether letters that could be a Roman numeral are a word after all."""
+    """Whether letters that could be a Roman numeral are a word."""
     before = token.before.strip(".,;:").casefold()
     return known(bare.lower()) and before not in NUMBERED and not before.istitle() and not token.before[:1].isupper()
 
@@ -158,7 +158,7 @@ def _roman(value: int, token: _Token) -> list[str]:
 
 
 def _site(bare: str, known: Known) -> Iterator[str]:
-    """An address as it is read out: dot, at, slash; letters of www."""
+    """An address as it is read aloud: dot, at, slash, and www as letters."""
     for part in re.split(r"([.@/])", bare):
         if part in (".", "@", "/"):
             yield {".": "dot", "@": "at", "/": "slash"}[part]

@@ -109,7 +109,7 @@ def test_maps_that_cannot_be_used(client: Client) -> None:
     assert "expected a label of the model for 'PT'" in wrong.json()["detail"]
     broken = client.post("/classify", files=files, data={"map": "PT"})
     assert broken.status_code == 422
-    assert "two columns" in broken.text
+    assert "two tab-separated columns" in broken.text
 
 
 def test_a_tier_of_words_is_refused_where_there_is_another(client: Client) -> None:

@@ -302,7 +302,7 @@ def test_truncated_files_give_what_they_hold_and_say_so(data: bytes, seconds: fl
     ids=["wav", "flac", "opus", "mp4", "webm", "sphere", "flac-zeros", "amr", "mp4-start"],  # the bytes differ by run
 )
 def test_files_that_break_off_before_any_sound(data: bytes, capfd: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(TruncatedAudio, match=r"expected a whole .* file, got \d+ bytes"):
+    with pytest.raises(TruncatedAudio, match=r"expected a complete .* file, got \d+ bytes"):
         decode(data)
     assert capfd.readouterr().err == ""  # decoders keep their complaints to themselves
 

@@ -151,7 +151,7 @@ def test_the_order_of_labels_does_not_matter() -> None:
 
 
 def test_a_folding_in_words() -> None:
-    assert describe_steps(()) == "as they stand"
+    assert describe_steps(()) == "as they are"
     assert describe_steps(("stress", "timit to arpabet")) == "without stress, read from timit to arpabet"
 
 
@@ -168,7 +168,7 @@ def test_maps_are_read(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("PT P", "two columns with a tab between in line 1, got 1"),
+        ("PT P", "two tab-separated columns in line 1, got 1"),
         ("a\tb\na\tc", "each label once, got 'a' again in line 2"),
         ('{"a": 1}', "for 'a', got a value of type int"),
         ('{"a": "x", "a": "y"}', "each label once, got 'a' again"),
@@ -220,7 +220,7 @@ def test_twins() -> None:
         {"k'", "kʼ"},
         {"IH", "ih"},
     ]
-    assert "labels that may be one: a (70) and a\u200b [U+0061 U+200B] (1) differ in characters that nobody sees" in (
+    assert "labels that may be one: a (70) and a\u200b [U+0061 U+200B] (1) differ in invisible characters" in (
         found[1].notice().message
     )
 
