@@ -1,4 +1,4 @@
-"""A labeler once it is trained or loaded: attributes that end in `_`, as scikit-learn has it, and what it answers."""
+"""A trained or loaded labeler: its attributes, which end in `_` as in scikit-learn, and labelling."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Array = NDArray[np.float32]
 
 
 class FittedLabeler:
-    """What `fit` and `load` set, and what needs it: labelling. Before that all but plain attributes raises SettingsError."""
+    """The attributes that `fit` and `load` set, and labelling, which needs them. Before, properties raise SettingsError."""
 
     _model: PhoneModel | None = None
     version_ = ""
@@ -47,27 +47,27 @@ class FittedLabeler:
 
     @property
     def model_(self) -> PhoneModel:
-        """The trained network with all that it needs. Raises SettingsError where there is none."""
+        """The trained network with everything that it needs. Raises SettingsError before training."""
         return self._require_model()
 
     @property
     def labels_(self) -> list[str]:
-        """The labels that the model tells apart, in the order of the posteriors' columns."""
+        """The model's labels, in the order of the posteriors' columns."""
         return self._require_model().labels
 
     @property
     def phone_set_(self) -> str:
-        """Name of the set that the labels are of, or ""."""
+        """Name of the labels' phone set, or ""."""
         return self._require_model().phone_set
 
     @property
     def label_set_(self) -> LabelSet:
-        """The model's labels, as given ones are compared with them."""
+        """The model's labels, for comparison with given ones."""
         return self._require_model().label_set
 
     @property
     def classes_(self) -> NDArray[np.str_]:
-        """The same as an array, as scikit-learn names it."""
+        """The labels as an array, under scikit-learn's name."""
         return np.asarray(self.labels_)
 
     @property
@@ -82,17 +82,17 @@ class FittedLabeler:
 
     @property
     def features_(self) -> FeatureSettings:
-        """How sound becomes what the model sees."""
+        """How sound becomes the model's inputs."""
         return self._require_model().features
 
     @property
     def temperature_(self) -> float:
-        """That of the posteriors."""
+        """Temperature of the posteriors."""
         return self._require_model().temperature
 
     @property
     def calibration_(self) -> str:
-        """How the temperature was fitted, in a sentence; "" where the model file does not say."""
+        """How the temperature was fitted, in a sentence; "" if the model file does not say."""
         return describe(self.temperature_, self.metrics_)
 
     @property
@@ -115,10 +115,10 @@ class FittedLabeler:
 
         Args:
             n_best: how many labels each segment lists.
-            decode: "posterior" answers each segment's most probable label; "viterbi" the most probable sequence of labels,
-                whose members may be less probable one by one.
-            normalise: "recording", over this recording, or "model", over the training set alone, so that no answer depends
-                on sound that is not near; by default the first where the model was trained for it.
+            decode: "posterior" gives each segment's most probable label; "viterbi" the most probable sequence of labels, whose
+                labels may be less probable individually.
+            normalise: "recording", over this recording, or "model", over the training set only, so that no answer depends on
+                distant sound; by default the first if the model was trained for it.
         """
         return self.label_inputs(
             [extract_inputs(audio, segments, self.features_)],
@@ -137,13 +137,13 @@ class FittedLabeler:
         comparisons: Sequence[LabelComparison] | None = None,
         support: bool = False,
     ) -> list[list[LabelledSegment]]:
-        """The same for several recordings at once, from what the model sees of them, in one batch.
+        """The same for several recordings in one batch, from their inputs.
 
         Args:
-            groups: which speaker each recording is of; by default each is normalised by itself.
-            comparisons: how each recording's given labels are compared; by default by the folding that fits them.
-            support: whether given labels get the probability that they are right in view of all others (`given_support`),
-                for a second pass of the model; a MEMM has none.
+            groups: number of each recording's speaker; by default each recording is normalised by itself.
+            comparisons: how each recording's given labels are compared; by default with the folding that fits them.
+            support: whether to compute the probability that given labels are right in view of all others (`given_support`),
+                in a second pass of the model; not for a MEMM.
         """
         if decode not in ("posterior", "viterbi"):
             raise SettingsError(
@@ -170,16 +170,16 @@ class FittedLabeler:
         normalise: str | None = None,
         evidence: Sequence[Array] | None = None,
     ) -> tuple[list[Array], list[NDArray[np.int64]]]:
-        """For each recording p(label | x) [T, Y], calibrated, and the label indices [T] that are answered.
+        """For each recording the calibrated p(label | x) [T, Y], and the label indices [T] of the answer.
 
-        `evidence` on the labels, log p(g_t | y_t) [T, Y] (see model.support), goes into the posteriors.
+        The posteriors include `evidence` on the labels, log p(g_t | y_t) [T, Y] (see model.support).
         """
         mode, own = self._normalisation(normalise, groups)
         inputs = [i if isinstance(i, Inputs) else from_array(i) for i in items]
         return self._require_model().posteriors(inputs, viterbi=viterbi, groups=own, mode=mode, evidence=evidence)
 
     def label_sequence(self, audio: Audio, segments: Sequence[Segment], *, n_best: int = 5) -> SequenceAnswer:
-        """The labels of one recording as a sequence: its probability, the n most probable ones, how much is left open.
+        """The labels of one recording as a sequence: its probability, the n most probable sequences, and the entropy.
 
         Raises:
             CorpusError: no segments.
@@ -193,10 +193,10 @@ class FittedLabeler:
         return model.label_sequence(item, n_best=n_best, given=given, mode=self.normalisation(None))
 
     def normalisation(self, normalise: str | None = None, *, known_speakers: bool = False) -> Mode:
-        """How recordings are normalised when `normalise` is asked for: "model", "recording" or "speaker".
+        """The normalisation to use for `normalise`: "model", "recording" or "speaker".
 
         Raises:
-            SettingsError: a way that the model was not trained for.
+            SettingsError: one that the model was not trained for.
         """
         return self._require_model().normaliser.check_mode(normalise, known_speakers=known_speakers)
 
@@ -214,7 +214,7 @@ class FittedLabeler:
         return self.posteriors(self._extract_inputs(X))[0]
 
     def score(self, X: Sequence[Utterance] | Sequence[Array], y: Sequence[Sequence[str]] | None = None) -> float:
-        """Share of the segments that are labelled right; unlabelled segments do not count."""
+        """Accuracy: the share of segments whose answer is their label; unlabelled segments do not count."""
         given: list[list[str | None]]
         given = [[s.label for s in u.segments] for u in X] if y is None else [list(labels) for labels in y]  # type: ignore[union-attr]
         pairs = [
@@ -224,7 +224,7 @@ class FittedLabeler:
         return sum(a == g for a, g in pairs) / len(pairs) if pairs else float("nan")
 
     def _extract_inputs(self, X: Sequence[Utterance] | Sequence[Array]) -> list[Inputs]:
-        """What the model sees of utterances, or of plain features. Raises the first bad file's error."""
+        """The model's inputs for utterances, or for plain features. Raises the error of the first bad file."""
         if not all(isinstance(x, Utterance) for x in X):
             return [from_array(x) for x in X]  # type: ignore[arg-type]
         items = featurise(X, self.features_)  # type: ignore[arg-type]

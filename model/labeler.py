@@ -1,4 +1,4 @@
-"""PhoneLabeler: what a notebook, the command line and the service call.
+"""PhoneLabeler: the interface for notebooks, the command line and the service.
 
 labeler = PhoneLabeler(preset="spn-lc-crf").fit(utterances)
 labeler.save("mine.safetensors")
@@ -37,22 +37,22 @@ Array = NDArray[np.float32]
 
 
 class PhoneLabeler(SystemSelection):
-    """A chain over segments, trained on labelled utterances; a scikit-learn estimator in all but name.
+    """A chain over segments, trained on labelled utterances, with the interface of a scikit-learn estimator.
 
-    The constructor stores its arguments under their names and does nothing else. What `fit` or `load` find ends in `_`:
+    The constructor only stores its arguments under their names. Attributes that `fit` or `load` set end in `_`:
 
         model_          the trained network with its labels, features and normaliser (`PhoneModel`)
-        labels_         the labels that it tells apart; `classes_` is the same as an array
-        features_       how sound becomes what it sees
+        labels_         its labels; `classes_` is the same as an array
+        features_       how sound becomes its inputs
         metrics_, history_, problems_, notices_, held_out_, start_, provenance_, version_
 
     Args:
         preset: name of the system (`phonechain.model.presets.preset_names()`); "auto" to choose one by its errors on parts of
-            the corpus (`metrics_` lists those that competed); or "" to give `model` and `training`.
+            the corpus (`metrics_` lists the candidates); or "" with `model` and `training`.
         model, training: settings instead of the preset's, as an object or by name (`training={"epochs": 5}`; those left out
             have their defaults, not the preset's values). With "auto" only seed, held_out, gaps and epochs (the most) count.
         features: how sound becomes features, as an object or by name; what the encoder reads is added to it.
-        drop: labels that are left out of training and evaluation, the chain running across them (TIMIT's `q`).
+        drop: labels to leave out of training and evaluation, with the chain continuing across them (TIMIT's `q`).
         name, description, licence, data, limits: the model card.
 
     Examples:
@@ -110,7 +110,7 @@ class PhoneLabeler(SystemSelection):
         return self
 
     def __repr__(self) -> str:
-        """What it is: the preset, and once fitted its name, version, labels and weights."""
+        """The preset and, once fitted, its name, version, and numbers of labels and weights."""
         if self._model is None:
             return f"PhoneLabeler(preset={self.preset!r}, not fitted)"
         version = f", version {self.version_}" if self.version_ else ""
@@ -141,18 +141,18 @@ class PhoneLabeler(SystemSelection):
         corpus: str = "",
         command: str = "",
     ) -> PhoneLabeler:
-        """Learn from labelled utterances; with a `run_dir`, a run that was broken off goes on from its last epoch.
+        """Learn from labelled utterances; with a `run_dir`, an interrupted run continues from its last epoch.
 
         Args:
             X: utterances with labelled segments; or, with `y`, the features [T, D] of each sequence's segments.
             y: the labels of each sequence's segments.
             dev: utterances for early stopping and calibration; by default a tenth of the speakers (or utterances).
-            progress: called with what is going on.
-            stop: asked often; True ends the training with the best epoch so far.
-            run_dir: folder of the checkpoint and of the features.
-            cache: folder of the features only.
+            progress: called with the progress.
+            stop: called often; True ends the training with the best epoch so far.
+            run_dir: folder for the checkpoint and the features.
+            cache: folder for the features only.
             base: a model whose weights, or whose encoder's, are the start where they fit; `start_` says what came of it.
-            corpus, command: what the model file will say of where it comes from.
+            corpus, command: provenance for the model file.
 
         Raises:
             CorpusError: nothing to train on. TrainingError: see model.learning.training.train.
@@ -203,7 +203,7 @@ class PhoneLabeler(SystemSelection):
         command: str = "",
         notices: Sequence[Notice] = (),
     ) -> PhoneLabeler:
-        """As `fit`, from features that were computed before (see model.learning.extraction.featurise).
+        """As `fit`, from computed features (see model.learning.extraction.featurise).
 
         `notices` are told of the corpus already, and come before those of the training in `notices_`.
         """
@@ -315,7 +315,7 @@ class PhoneLabeler(SystemSelection):
 
     @property
     def card_(self) -> dict[str, Any]:
-        """What a person should know before using the model, JSON-serialisable."""
+        """The model card: what users should know, JSON-serialisable."""
         model = self._require_model()
         return {
             "name": self.name, "version": self.version_, "description": self.description or self.system.title,
@@ -327,7 +327,7 @@ class PhoneLabeler(SystemSelection):
         }  # fmt: skip
 
     def save(self, path: str | Path) -> PhoneLabeler:
-        """Write the model file, whole or not at all."""
+        """Write the model file atomically."""
         settings = self.system
         card = Card(self.name, self.description or settings.title, self.licence, self.data, self.limits)
         self.version_ = storage.save_model(
@@ -338,10 +338,10 @@ class PhoneLabeler(SystemSelection):
 
     @classmethod
     def load(cls, source: str | Path | bytes, *, name: str | None = None) -> PhoneLabeler:
-        """The labeler in a model file, which errors call `name` if given, else by its path.
+        """Load the labeler from a model file, which errors call `name` if given, else by its path.
 
         Raises:
-            ModelFileError: not a model file, damaged, or one whose parts do not fit together.
+            ModelFileError: not a model file, a damaged one, or one whose parts do not fit together.
         """
         model, training, header = storage.load_model(source, name=name)
         card = header.card

@@ -1,4 +1,4 @@
-"""Which system a labeler's arguments describe, or which one is chosen for a corpus: what `fit` starts from."""
+"""The system that a labeler's arguments describe, or that is chosen for a corpus."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class SystemSelection(FittedLabeler):
 
     @property
     def system(self) -> Preset:
-        """The system that the arguments describe.
+        """The system described by the arguments.
 
         Raises:
             SettingsError: no such preset, or settings given by name among which one is unknown or out of range.

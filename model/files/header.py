@@ -1,4 +1,4 @@
-"""The facts of a model file: labels, settings, provenance, card; checked strictly, for they come from strangers."""
+"""The header of a model file: labels, settings, provenance, card; checked strictly, for files may come from anyone."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import torch
 from phonechain.features.errors import ModelFileError
 
 ALIGNMENT_KIND = "segmental"
-"""The kind among the facts of an alignment model; a model that labels segments names none."""
+"""The kind in the header of an alignment model; labelling models have none."""
 MAX_LABELS = 400
-"""Labels that a model may tell apart: a second-order chain keeps a number for each triple of them."""
+"""Most labels of a model: a second-order chain has a number for each triple of them."""
 MAX_TEXT = 100_000
 """Longest string among the facts, in characters."""
 MAX_DEPTH = 12
@@ -27,7 +27,7 @@ _V = TypeVar("_V")
 
 @dataclass(frozen=True)
 class Provenance:
-    """Where a model comes from: enough to train it again.
+    """How a model was made, in enough detail to train it again.
 
     `created` is an ISO 8601 time; `phonechain` and `torch` are versions; `corpus` describes the training data.
     """
@@ -55,7 +55,7 @@ class Provenance:
 
 @dataclass(frozen=True)
 class Card:
-    """What a person should know before using the model. Free text; `limits` says what the model is not good for."""
+    """What users should know about a model, as free text; `limits` says what it is not suitable for."""
 
     name: str
     description: str = ""
@@ -90,7 +90,7 @@ class Header:
 
 
 def to_facts(header: Header) -> dict[str, Any]:
-    """The header as the JSON object that `from_facts` takes; without the version, which is computed from it."""
+    """The header as a JSON object for `from_facts`, without the version, which is computed from it."""
     facts = asdict(header)
     del facts["version"]
     facts["labels"] = list(header.labels)
@@ -98,7 +98,7 @@ def to_facts(header: Header) -> dict[str, Any]:
 
 
 def from_facts(facts: dict[str, Any]) -> Header:
-    """The header of checked facts; every field has to be there, with its type, and no other."""
+    """The header from a JSON object, which must have exactly its fields, with their types."""
     names = {f.name for f in fields(Header)} - {"version"}
     if set(facts) != names:
         odd = sorted(set(facts) ^ names)
@@ -132,7 +132,7 @@ def from_facts(facts: dict[str, Any]) -> Header:
 
 
 def _record(kind: type[_R], value: Any, where: str) -> _R:
-    """One of the small dataclasses, each of whose fields is text, except those that name another type."""
+    """One of the small dataclasses, whose fields are text unless another type is stated."""
     record = _of_type(value, dict, where)
     names = [f.name for f in fields(kind)]
     if sorted(record) != sorted(names):
@@ -146,7 +146,7 @@ def _record(kind: type[_R], value: Any, where: str) -> _R:
 
 
 def _check_json(value: Any, where: str, depth: int = 0) -> None:
-    """Only JSON values, finite, of bounded depth and text length, and text that can be written as UTF-8."""
+    """Check that a value is finite JSON of bounded depth and text length, and can be written as UTF-8."""
     if depth > MAX_DEPTH:
         raise ModelFileError(f"expected at most {MAX_DEPTH} levels of nesting in {where[:80]}", limit=MAX_DEPTH)
     if isinstance(value, dict):
@@ -179,6 +179,6 @@ def _of_type(value: Any, kind: type[_V], where: str) -> _V:
 
 
 def kind_of(value: Any) -> str:
-    """What a value is, in JSON's words, for error messages."""
+    """JSON's name for the type of a value, for error messages."""
     words = {dict: "an object", list: "a list", str: "text", bool: "true or false", type(None): "null"}
     return words.get(type(value), f"a value of type {type(value).__name__}")

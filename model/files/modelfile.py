@@ -1,4 +1,4 @@
-"""The model file: one `.safetensors` that holds everything needed to use a model, and nothing that runs.
+"""The model file: one `.safetensors` with everything needed to use a model, and no code.
 
 Layout (https://huggingface.co/docs/safetensors, "Format"): 8 bytes with the length of the header, little endian; the
 header, JSON; the tensors' bytes. Phonechain's own facts are one JSON string in the header's metadata, under the key
@@ -35,7 +35,7 @@ FORMAT_VERSION = 1
 SUFFIX = ".safetensors"
 
 MAX_BYTES = 256 * 2**20
-"""Largest model file that is read, unless the caller says otherwise."""
+"""Largest model file that is read by default."""
 MAX_HEADER_BYTES = 4 * 2**20
 MAX_TENSORS = 10_000
 
@@ -50,7 +50,7 @@ DTYPES = {
     torch.uint8: "uint8",
     torch.bool: "bool",
 }
-"""The element types that a model file may hold."""
+"""The element types allowed in a model file."""
 
 _KEY = "phonechain"
 _FOREIGN = (  # beginnings of files that people mistake for model files
@@ -64,7 +64,7 @@ _FOREIGN = (  # beginnings of files that people mistake for model files
 
 
 def write(path: str | Path, tensors: Mapping[str, torch.Tensor], header: Header) -> Header:
-    """Write a model file, whole or not at all.
+    """Write a model file atomically.
 
     Returns the header with its version. Raises ModelFileError for what `read` would refuse, and where the disk does.
     """
@@ -159,7 +159,7 @@ def _bytes(source: str | Path | bytes | bytearray, max_bytes: int, name: str | N
 
 
 def _own_facts(data: bytes | mmap.mmap, name: str) -> dict[str, Any]:
-    """Phonechain's facts out of the container's header; says of anything else what it is."""
+    """Phonechain's header from that of the container; the error for any other file says what it is."""
     wanted = f"expected a Phonechain model file ({SUFFIX})"
     if not data:
         raise ModelFileError(f"{wanted}, got {name}, which is empty")
@@ -196,7 +196,7 @@ def _own_facts(data: bytes | mmap.mmap, name: str) -> dict[str, Any]:
 
 
 def _check_extent(container: dict[str, Any], length: int, size: int, name: str) -> None:
-    """The library says of a cut file that its metadata is incomplete; this says how many bytes are missing."""
+    """Check the file's length: the library reports a truncated file as incomplete metadata; this says what is missing."""
     entries = {key: entry for key, entry in container.items() if key != "__metadata__"}
     ends = [0]
     for key, entry in entries.items():
@@ -210,7 +210,7 @@ def _check_extent(container: dict[str, Any], length: int, size: int, name: str) 
 
 
 def _loads(text: str | bytes, what: str) -> dict[str, Any]:
-    """A JSON object, strictly: UTF-8, no NaN, no key twice."""
+    """Parse a JSON object strictly: UTF-8, no NaN, no duplicate keys."""
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         if len({key for key, _ in pairs}) != len(pairs):
@@ -238,7 +238,7 @@ def _dumps(value: Any) -> str:
 
 
 def _plain(tensor: torch.Tensor) -> torch.Tensor:
-    """Detached, dense, on the CPU; a copy where two tensors might share memory, which the format does not allow."""
+    """Detached, dense, on the CPU; copied where tensors might share memory, which the format does not allow."""
     if not isinstance(tensor, torch.Tensor):
         raise ModelFileError(f"expected tensors in a model file, got {kind_of(tensor)}")
     return tensor.detach().to("cpu").clone(memory_format=torch.contiguous_format)

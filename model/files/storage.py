@@ -1,4 +1,4 @@
-"""A trained model to a model file and back."""
+"""Save a trained model to a model file, and load it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from phonechain.model.settings import TrainingSettings, from_dict, stored_model,
 
 
 def halve_weights(model: PhoneModel) -> None:
-    """Round the weights of a network with an encoder to 16 bits, in place: so they are stored, and so they answer.
+    """Round the weights of a network with an encoder to 16 bits, in place, as they are stored.
 
     The systems of the paper keep 32 bits: their files are small, and answer as they always did.
     """
@@ -39,7 +39,7 @@ def save_model(
     provenance: Provenance,
     metrics: dict[str, Any],
 ) -> str:
-    """Write the model file, whole or not at all; returns its version.
+    """Write the model file atomically; returns its version.
 
     Raises:
         ModelFileError: see `modelfile.write`.
@@ -77,7 +77,7 @@ def save_model(
 
 
 def load_model(source: str | Path | bytes, *, name: str | None = None) -> tuple[PhoneModel, TrainingSettings, Header]:
-    """The model in a model file, how it was trained, and the file's facts. `name` is what errors call the file.
+    """The model in a model file, its training settings, and the file's header. `name` is what errors call the file.
 
     Raises:
         ModelFileError: not a model file, damaged, or one whose parts do not fit together.

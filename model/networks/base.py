@@ -1,4 +1,4 @@
-"""What training, labelling and model files ask of a network, whatever chain it has."""
+"""The interfaces of factors and networks that training, labelling and model files use, for every kind of chain."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class Factor(nn.Module, ABC):
     """Log-potentials [N, K] of a window [N, m*D].
 
     Attributes:
-        shared: names of the weights that are of no output alone; the first axis of all others runs over the K outputs, each
-            with as many rows in a row.
+        shared: names of the weights that all outputs share; the first axis of all others runs over the K outputs, with equally
+            many consecutive rows for each.
     """
 
     shared: frozenset[str] = frozenset()
@@ -40,14 +40,14 @@ class Factor(nn.Module, ABC):
         return []
 
     def constant(self) -> float:
-        """What every output is while all weights are zero: log of the number of hidden assignments, or 0."""
+        """The value of every output when all weights are zero: log of the number of hidden assignments, or 0."""
         return 0.0
 
 
 class SequenceNetwork(nn.Module, ABC):
-    """Segment features and frames to a distribution over label sequences.
+    """From segment features and frames to a distribution over label sequences.
 
-    `encode` is called first; all else takes what it gives.
+    `encode` is called first; its output is the input of all other methods.
 
     Args:
         settings: the encoder, the factors, and which n-gram weights there are.
@@ -57,13 +57,13 @@ class SequenceNetwork(nn.Module, ABC):
         trigrams: [Q, 3] likewise.
 
     Attributes:
-        decoding: whether the answer is each segment's most probable label or the most probable sequence; it is what the
-            error on a dev set counts.
+        decoding: whether the answer is each segment's most probable label or the most probable sequence; dev errors are those
+            of that answer.
         noise: generator of the dropout.
-        auxiliary: a layer on the encoder that training alone uses, while it lasts.
+        auxiliary: a layer on the encoder that exists only during training.
 
     Shape:
-        x [N, D], normalised, rows packed as `packing` says; h [N, E], what `encode` gives, which is x without an encoder.
+        x [N, D], normalised, rows packed as `packing` says; h [N, E], the output of `encode`, which is x without an encoder.
     """
 
     decoding: Literal["posterior", "viterbi"] = "posterior"
@@ -90,14 +90,14 @@ class SequenceNetwork(nn.Module, ABC):
 
     @abstractmethod
     def _add_weights(self) -> None:
-        """The end of the constructor: what a kind of chain has besides the encoder."""
+        """Create the weights other than the encoder's, at the end of the constructor."""
 
     @abstractmethod
     def encode(self, x: Tensor, packing: Packing, frames: FrameBatch | None = None) -> Tensor:
         """[N, E] the input of the factors, from segment features [N, D] and, for an encoder that reads them, frames."""
 
     def encode_long(self, x: Tensor, frames: FrameBatch | None = None) -> LongRows:
-        """The same of one long recording, some rows at a time: for `posteriors_of_long` and `decode_long`; no gradient."""
+        """The same for one long recording, some rows at a time, for `posteriors_of_long` and `decode_long`; no gradient."""
         return self.encoder.run_long(x, frames)
 
     def posteriors_of_long(self, rows: LongRows, *, evidence: Tensor | None = None, temperature: float = 1.0) -> Tensor:
@@ -112,16 +112,16 @@ class SequenceNetwork(nn.Module, ABC):
         return self.decode(rows[:], Packing((len(rows),)))
 
     def encoder_parameters(self) -> list[nn.Parameter]:
-        """The encoder's weights; none without one."""
+        """The encoder's weights; empty without an encoder."""
         return list(self.encoder.parameters())
 
     @abstractmethod
     def reset(self, generator: torch.Generator | None = None) -> None:
-        """Draw the weights that training starts from."""
+        """Draw the initial weights of training."""
 
     @abstractmethod
     def ngram_parameters(self) -> list[nn.Parameter]:
-        """The input-independent weights, which want a step and a penalty of their own."""
+        """The input-independent weights, which have their own step and penalty."""
 
     @abstractmethod
     def factor_parameters(self) -> list[nn.Parameter]:
@@ -143,10 +143,10 @@ class SequenceNetwork(nn.Module, ABC):
 
     @abstractmethod
     def decode(self, h: Tensor, packing: Packing) -> Tensor:
-        """[N] the most probable label sequences, or the best that the search finds."""
+        """[N] the most probable label sequences, or the best ones that a search finds."""
 
     def posterior_error(self, x: Tensor, packing: Packing, *, temperature: float = 1.0) -> Tensor:
-        """[N] how far off the `posteriors` of each segment may be: 0 where they are exact."""
+        """[N] bound on the error of each segment's `posteriors`: 0 where they are exact."""
         return x.new_zeros(packing.rows)
 
     def n_best(self, x: Tensor, packing: Packing, n: int, *, temperature: float = 1.0) -> tuple[Tensor, Tensor]:

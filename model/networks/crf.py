@@ -128,7 +128,7 @@ class ConditionalRandomField(FactorModel):
         return nn.Parameter(torch.zeros((self.labels,) * n if kind == "dense" else seen))
 
     def ngram_parameters(self) -> list[nn.Parameter]:
-        """The input-independent weights, which want a step and a penalty of their own."""
+        """The input-independent weights, which have their own step and penalty."""
         return [w for w in (self.bigram_weight, self.trigram_weight) if w is not None]
 
     def potentials(self, h: Tensor, packing: Packing, rows: slice = ALL) -> chain.Potentials:

@@ -33,8 +33,8 @@ class MaximumEntropyMarkovModel(FactorModel):
 
     Args:
         settings: as in SequenceNetwork. `history` is M - 1; the factors have to score single labels; `bigram` and
-            `trigram` are not used, for the distant bigrams take their place.
-        bigrams, trigrams: kept, so that both chains have the same parts in a model file; not used.
+            `trigram` are not used, for the distant bigrams replace them.
+        bigrams, trigrams: stored, so that model files of both chains have the same parts; not used.
 
     Raises:
         SettingsError: a factor over more than one label.
@@ -57,7 +57,7 @@ class MaximumEntropyMarkovModel(FactorModel):
         self.distant = nn.Parameter(torch.zeros(settings.history, self.labels, self.labels))  # [m - 1, y_{t-m}, y_t]
 
     def ngram_parameters(self) -> list[nn.Parameter]:
-        """The distant bigrams, which want a step and a penalty of their own."""
+        """The distant bigrams, which have their own step and penalty."""
         return [self.distant] if self.distant.numel() else []
 
     def unary(self, x: Tensor, packing: Packing) -> Tensor:

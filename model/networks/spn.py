@@ -1,10 +1,10 @@
 """The sum-product network of Eq. Qsp: log-potentials of labels, and posteriors of its hidden variables.
 
     N  samples                     K  outputs (labels, or label n-grams)       D  input features
-    L  layers of hidden variables  I  variables a parent state has in a layer  H  states of a variable
+    L  layers of hidden variables  I  child variables per parent state         H  states per variable
 
-For each output a tree of L layers. With S_0 = y and a path S_1, S_2, ... of hidden variables down the tree, every prefix of
-the path has a weight, and the last state has log-linear leaf features w^T x:
+Each output has a tree of L layers. With S_0 = y and a path S_1, S_2, ... of hidden variables down the tree, every prefix of the
+path has a weight, and the last state has log-linear leaf features w^T x:
 
     log Q(y, x) = b_0[y] + sum_i log sum_h exp( b_1[y, i, h] + sum_i' log sum_h' exp( b_2[y, i, h, i', h'] + ... + w^T x ) )
 
@@ -34,8 +34,8 @@ class SumProductNetwork(Factor):
         products: I >= 1.
         states: H >= 1.
         operator: "sum" marginalises the hidden variables; "max" takes their best states, as the paper does for TIMIT.
-        scale: standard deviation of the leaf weights at the start. Zero would be a saddle: all states of a variable would
-            stay equal for ever.
+        scale: standard deviation of the initial leaf weights. Zero would be a saddle point: all states of a variable would stay
+            equal.
 
     Shape:
         x [N, D] -> [N, K]
