@@ -216,8 +216,15 @@ def render(
     return conversion.render(whole, format, rate=rate, recording=recording)
 
 
-def read_audio(source: bytes | Path, aligner: PhoneAligner, channel: int | Literal["mix"] = "mix") -> Audio:
-    """Sound at the model's rate, as far as it can be aligned as one. Raises AudioError."""
-    from phonechain.model.segmental.aligner import MAX_SECONDS
+def read_audio(
+    source: bytes | Path,
+    aligner: PhoneAligner,
+    channel: int | Literal["mix"] = "mix",
+    *,
+    max_seconds: float | None = None,
+) -> Audio:
+    """Sound at the model's rate, of at most `max_seconds` or what can be aligned to words. Raises AudioError."""
+    from phonechain.model.segmental.aligner import LONGEST_SECONDS
 
-    return decode(source, channel=channel, rate=aligner.features_.rate, max_seconds=MAX_SECONDS)
+    longest = LONGEST_SECONDS if max_seconds is None else min(max_seconds, LONGEST_SECONDS)
+    return decode(source, channel=channel, rate=aligner.features_.rate, max_seconds=longest)

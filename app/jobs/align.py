@@ -38,7 +38,8 @@ def run(workspace: Workspace, job: Job, lines: Sequence[Line], files: Files, sti
     for line in lines:
         still_wanted()
         try:
-            sound = pipeline.read_audio(files.read(line.audio), aligner, options["channel"])
+            data, longest = files.read(line.audio), options.get("max_seconds")
+            sound = pipeline.read_audio(data, aligner, options["channel"], max_seconds=longest)
             done: AlignedRecording | Recognition
             if pronouncer is None:
                 done = pipeline.recognize(aligner, sound)

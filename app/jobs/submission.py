@@ -134,7 +134,9 @@ def _align_spec(
     asked: RecognizeJob, corpus: Corpus, models: ModelCatalog, settings: Settings, hold: Callable[[str], None]
 ) -> dict[str, Any]:
     """Raises InvalidRequest, SettingsError, AnnotationSyntaxError."""
-    options: dict[str, Any] = {"formats": asked.formats, "channel": asked.channel}
+    options: dict[str, Any] = {
+        "formats": asked.formats, "channel": asked.channel, "max_seconds": settings.max_audio_seconds,
+    }  # fmt: skip
     spec: dict[str, Any] = {"options": options, **_count_parts(corpus, settings)}
     holds = corpus.options.get("holds") or "segments"
     if isinstance(asked, AlignJob):

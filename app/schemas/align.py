@@ -122,6 +122,14 @@ class TranscriptOut(BaseModel):
     log_posterior_per_phone: float
 
 
+class UnmatchedOut(BaseModel):
+    """A place of a long recording where sound and transcript do not match: neither is aligned."""
+
+    start: float
+    end: float
+    text: str = Field(description="What the transcript has there; empty where it has nothing.")
+
+
 class AlignAnswer(BaseModel):
     """An alignment."""
 
@@ -132,6 +140,9 @@ class AlignAnswer(BaseModel):
     transcript: TranscriptOut
     words: list[AlignedWordOut]
     segments: list[AlignedSegmentOut]
+    unmatched: list[UnmatchedOut] = Field(
+        default_factory=list, description="For recordings of more than a minute: what does not match."
+    )
     warnings: list[NoticeOut]
 
 

@@ -28,7 +28,7 @@ from phonechain.features.mfcc import FeatureSettings, frames
 from phonechain.features.segments import Segment, Utterance
 from phonechain.model.files import modelfile
 from phonechain.model.files.header import ALIGNMENT_KIND
-from phonechain.model.segmental import fitting, passes, scaled, search, sums
+from phonechain.model.segmental import fitting, long, passes, scaled, search, sums
 from phonechain.model.segmental import graph as graphs
 from phonechain.model.segmental.answers import Alignment, Recognition
 from phonechain.model.segmental.assembly import Assembly, fill_gaps
@@ -44,6 +44,9 @@ KIND = ALIGNMENT_KIND
 
 MAX_SECONDS = 60.0
 """Longest recording that is aligned or recognised in one piece (s)."""
+
+LONGEST_SECONDS = 7200.0
+"""Longest recording that is aligned to words or recognised, in windows (s); the match of its phones grows with the square."""
 
 MAX_RATE = 30.0
 """Phones per second; nobody speaks faster."""
@@ -138,11 +141,13 @@ class PhoneAligner:
             TranscriptError: no words, or a transcript that cannot be said in that time.
             PhoneSetError: phones that the model does not know; it lists all of them.
             AudioError: sound that cannot be used.
-            SettingsError: a recording longer than MAX_SECONDS.
+            SettingsError: a recording longer than LONGEST_SECONDS.
         """
         if not words:
             raise TranscriptError("expected words to align, got none", pointer="text")
         self._check_phones({p for w in words for v in w.pronunciations for p in v.phones})
+        if self._is_long(audio):
+            return long.align(self, audio, words)
         variants = [[([self.index(p) for p in v.phones], v.probability) for v in w.pronunciations] for w in words]
         silence = None if self.silence is None else self.labels_.index(self.silence)
         graph = graphs.word_graph(variants, silence)
@@ -177,15 +182,26 @@ class PhoneAligner:
 
         Starts, intervals and `within` are those of an alignment to the recognised phones.
         """
+        if self._is_long(audio):
+            return long.recognize(self, audio)
         sound = self._encode(audio)
         posteriors = self._free_posteriors(sound)
-        found = self._decode(sound, posteriors)
-        silence = None if self.silence is None else self.labels_.index(self.silence)
-        pieces = search.merge_pieces(found, sound.coarse.shape[1], silence)
+        pieces = self._merged(self._decode(sound, posteriors), sound)
         graph = graphs.phone_graph([y for _, _, y in pieces])
         starts = torch.tensor([i * self.model.step for i, _, _ in pieces], dtype=torch.float64)
         aligned = self._alignment(sound, graph, (), prior=(starts, 0.03, 0.1), free=posteriors)
         return Recognition(aligned.phones, aligned.duration, aligned.notices)
+
+    def hear(self, audio: Audio) -> list[tuple[float, float, int, NDArray[np.float32]]]:
+        """What `recognize` finds on the coarse grid: start and end (s), label index, posteriors of all labels [K]."""
+        sound = self._encode(audio)
+        posteriors = self._free_posteriors(sound)
+        shares = passes.label_posteriors(posteriors.segments)
+        step = self.model.step
+        return [
+            (i * step, j * step, y, shares[i:j].mean(0).astype(np.float32))
+            for i, j, y in self._merged(self._decode(sound, posteriors), sound)
+        ]
 
     def recognize_labels(self, audio: Audio, decodings: Sequence[Mapping[str, float]]) -> list[list[str]]:
         """The labels that `recognize` finds by other `decoding_`s than the aligner's own, without their boundaries.
@@ -193,15 +209,13 @@ class PhoneAligner:
         Each has `ngrams`, a factor on the n-gram weights, and `bonus`, nats per segment.
         """
         sound = self._encode(audio)
-        silence = None if self.silence is None else self.labels_.index(self.silence)
         found: list[list[str]] = [[] for _ in decodings]
         for ngrams in {d["ngrams"] for d in decodings}:
             chosen = [n for n, d in enumerate(decodings) if d["ngrams"] == ngrams]
             for n, pieces in zip(
                 chosen, self._best_segments(sound, ngrams, [decodings[n]["bonus"] for n in chosen]), strict=True
             ):
-                merged = search.merge_pieces(pieces, sound.coarse.shape[1], silence)
-                found[n] = [self.labels_[y] for _, _, y in merged]
+                found[n] = [self.labels_[y] for _, _, y in self._merged(pieces, sound)]
         return found
 
     # -------------------------------------------------------------------------------------------------- the model
@@ -245,11 +259,21 @@ class PhoneAligner:
 
     # -------------------------------------------------------------------------------------------------- the passes
 
+    def _is_long(self, audio: Audio) -> bool:
+        """Whether it has to be worked on in windows. Raises SettingsError for a recording longer than LONGEST_SECONDS."""
+        if audio.duration > LONGEST_SECONDS:
+            raise SettingsError(
+                f"the recording lasts {audio.duration:.0f} s; at most {LONGEST_SECONDS:.0f} s are aligned or recognised",
+                pointer="audio", value=audio.duration, limit=LONGEST_SECONDS,
+            )  # fmt: skip
+        return audio.duration > MAX_SECONDS
+
     def _encode(self, audio: Audio) -> _EncodedSound:
         network = self._require_network()
         if audio.duration > MAX_SECONDS:
             raise SettingsError(
-                f"the recording lasts {audio.duration:.1f} s; at most {MAX_SECONDS:.0f} s are aligned as one: cut it at pauses",
+                f"the recording lasts {audio.duration:.1f} s; phones in order and given boundaries take at most "
+                f"{MAX_SECONDS:.0f} s: cut it at pauses",
                 pointer="audio", value=audio.duration, limit=MAX_SECONDS,
             )  # fmt: skip
         x = network.normalise(frames(resample(audio.samples, audio.rate, self.features_.rate), self.features_))
@@ -283,6 +307,10 @@ class PhoneAligner:
                 posteriors.segments, tolerance=int(chosen["tolerance"]), cost=float(chosen["cost"])
             )
         return self._best_segments(sound, chosen["ngrams"], [chosen["bonus"]])[0]
+
+    def _merged(self, pieces: search.Segments, sound: _EncodedSound) -> search.Segments:
+        silence = None if self.silence is None else self.labels_.index(self.silence)
+        return search.merge_pieces(pieces, sound.coarse.shape[1], silence)
 
     def _best_segments(self, sound: _EncodedSound, ngrams: float, bonuses: Sequence[float]) -> list[search.Segments]:
         """For each bonus the most probable segments, with n-gram weights multiplied by `ngrams`."""

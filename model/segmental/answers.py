@@ -56,6 +56,15 @@ class AlignedWord:
 
 
 @dataclass(frozen=True)
+class Unmatched:
+    """A stretch of sound (s) that is not in the transcript, words (`text`) that are not in the sound, or both in one place."""
+
+    start: float
+    end: float
+    text: str
+
+
+@dataclass(frozen=True)
 class Alignment:
     """A recording with its phones and, for transcripts, its words.
 
@@ -72,6 +81,7 @@ class Alignment:
     log_posterior: float
     silence: str | None = None
     notices: tuple[Notice, ...] = ()
+    unmatched: tuple[Unmatched, ...] = ()
 
     @property
     def log_posterior_per_phone(self) -> float:

@@ -79,7 +79,12 @@ class Assembly:
         aligned = [self._word(w, n, path, graph, posteriors, phones) for n, w in enumerate(words)]
         answer = Alignment(tuple(phones), tuple(aligned), duration, min(0.0, log_posterior), self.silence)
         return Alignment(
-            answer.phones, answer.words, answer.duration, answer.log_posterior, answer.silence, tuple(_notices(answer))
+            answer.phones,
+            answer.words,
+            answer.duration,
+            answer.log_posterior,
+            answer.silence,
+            tuple(improbable_notices(answer)),
         )
 
     def _times(self, found: Boundaries, duration: float) -> tuple[list[float], list[float]]:
@@ -134,7 +139,7 @@ def fill_gaps(segments: Sequence[Segment], silence: str | None) -> list[Segment]
     return out
 
 
-def _notices(answer: Alignment) -> list[Notice]:
+def improbable_notices(answer: Alignment) -> list[Notice]:
     """A notice where the sound does not match the transcript, which says where it fits worst."""
     each = answer.log_posterior_per_phone
     if each >= IMPROBABLE or len(answer.phones) < 4:

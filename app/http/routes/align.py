@@ -63,7 +63,8 @@ async def align(request: Request, services: ServicesDep) -> Response:
         options, audio, seconds = await slot.run(_parse_align, upload, request.query_params)
         slot.enlarge(seconds)
         aligner = await slot.run(_aligner)
-        sound, done = await slot.run(_align, aligner, options, audio, upload.files.get("transcript"))
+        transcript = upload.files.get("transcript")
+        sound, done = await slot.run(_align, aligner, options, audio, transcript, settings.max_audio_seconds)
         metrics.audio.inc(sound.duration)
         metrics.segments.inc(len(done.alignment.phones))
         return await slot.run(_response, aligner, sound, done, options.format)
@@ -90,7 +91,7 @@ async def recognize(request: Request, services: ServicesDep) -> Response:
         options, audio, seconds = await slot.run(_parse_recognize, upload, request.query_params)
         slot.enlarge(seconds)
         aligner = await slot.run(_aligner)
-        sound = await slot.run(pipeline.read_audio, audio, aligner, options.channel)
+        sound = await slot.run(_read, audio, aligner, options, settings.max_audio_seconds)
         done = await slot.run(pipeline.recognize, aligner, sound)
         metrics.audio.inc(sound.duration)
         metrics.segments.inc(len(done.phones))
@@ -109,7 +110,7 @@ def _aligner() -> PhoneAligner:
 
 
 def _align(
-    aligner: PhoneAligner, options: schemas.AlignOptions, audio: bytes, transcript: File | None
+    aligner: PhoneAligner, options: schemas.AlignOptions, audio: bytes, transcript: File | None, max_seconds: float
 ) -> tuple[Audio, AlignedRecording]:
     """Raises PhonechainError, InvalidRequest."""
     if (transcript is None) == (options.text is None):
@@ -119,7 +120,7 @@ def _align(
     if transcript is not None:
         with _part("transcript"):
             source = pipeline.read_source(transcript.data, transcript.name)
-    sound = pipeline.read_audio(audio, aligner, options.channel)
+    sound = _read(audio, aligner, options, max_seconds)
     pronouncer = _pronouncer(options)
     done = pipeline.align(
         aligner, sound, source, pronouncer, tier=options.tier, refine=options.refine, spread=options.spread
@@ -135,6 +136,11 @@ def _part(name: str) -> Iterator[None]:
     except AnnotationError as error:
         error.part = name
         raise
+
+
+def _read(audio: bytes, aligner: PhoneAligner, options: schemas.RecognizeOptions, max_seconds: float) -> Audio:
+    """Raises AudioError."""
+    return pipeline.read_audio(audio, aligner, options.channel, max_seconds=max_seconds)
 
 
 def _pronouncer(options: schemas.AlignOptions) -> Pronouncer:

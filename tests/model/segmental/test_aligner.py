@@ -116,8 +116,11 @@ def test_what_cannot_be_aligned_is_one_readable_line(aligner, audio, reference):
         aligner.align(audio, words("comparatively " * 20))
     with pytest.raises(PhoneSetError, match=r"phones that the model knows \(AA AE .*\), got XX ZZ"):
         aligner.align_phones(audio, ["AA", "ZZ", "XX"])
-    with pytest.raises(SettingsError, match="at most 60 s"):
-        aligner.recognize(replace(audio, samples=np.zeros(61 * 16000, np.float32), source_samples=None))
+    long = replace(audio, samples=np.zeros(61 * 16000, np.float32), source_samples=None)
+    with pytest.raises(SettingsError, match="phones in order and given boundaries take at most 60 s"):
+        aligner.align_phones(long, ["AA", "SIL"])
+    with pytest.raises(SettingsError, match="lasts 7201 s; at most 7200 s"):
+        aligner.recognize(replace(audio, samples=np.zeros(7201 * 10, np.float32), rate=10, source_samples=None))
     with pytest.raises(SegmentError, match="before the one before it ends"):
         aligner.refine(audio, [reference[1], reference[0]])
     with pytest.raises(SettingsError, match="call fit or load"):

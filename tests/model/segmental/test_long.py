@@ -1,0 +1,133 @@
+"""A recording of more than a minute: sentences of a reader, one without text, one without sound."""
+
+import itertools
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from phonechain.app import samples
+from phonechain.app.alignment.transcripts import pronouncer_of
+from phonechain.features.annotation import read
+from phonechain.features.audio.reader import Audio, decode
+from phonechain.features.errors import TranscriptError
+from phonechain.features.words.dictionary import Pronunciation
+from phonechain.model import ALIGNMENT, pretrained_path
+from phonechain.model.segmental import long
+from phonechain.model.segmental.aligner import PhoneAligner, Word
+from phonechain.model.segmental.answers import Alignment
+
+RATE = 16000
+NO_TEXT, NO_SOUND = 4, 9
+"""Sentences of which one half is left out."""
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """A sentence with its place in the sound (s), and the starts of its words as it is aligned by itself (s)."""
+
+    text: list[Word]
+    start: float
+    end: float
+    starts: list[float]
+
+
+@pytest.fixture(scope="module")
+def aligner() -> PhoneAligner:
+    return PhoneAligner.load(pretrained_path(ALIGNMENT))
+
+
+@pytest.fixture(scope="module")
+def spoken(aligner: PhoneAligner) -> tuple[Audio, list[Sentence]]:
+    sounds, found, at = [], [], 0.0
+    for n, path in enumerate(sorted((samples.FOLDER / "reader").glob("*.ogg"))[:14]):
+        audio = decode(path, rate=RATE)
+        tiers = read(path.with_suffix(".TextGrid").read_bytes(), name=path.stem).tiers
+        phones = [str(s.label) for t in tiers if t.name == "phones" for s in t.entries if s.label not in (None, "SIL")]
+        parts = [tuple(phones[k : k + 4]) for k in range(0, len(phones), 4)]  # the words are not at hand
+        text = [Word(f"{path.stem}-{k}", [Pronunciation(part)]) for k, part in enumerate(parts)]
+        starts = [at + w.start for w in aligner.align(audio, text).words]
+        end = at if n == NO_SOUND else at + len(audio.samples) / RATE
+        found.append(Sentence(text, at, end, starts))
+        if n != NO_SOUND:
+            sounds.append(audio.samples)
+        at = end
+    return Audio(np.concatenate(sounds), RATE), found
+
+
+@pytest.fixture(scope="module")
+def pieces() -> list[float]:
+    """Durations of what the model sees at a time."""
+    return []
+
+
+@pytest.fixture(scope="module")
+def answer(aligner: PhoneAligner, spoken: tuple[Audio, list[Sentence]], pieces: list[float]) -> Alignment:
+    audio, sentences = spoken
+    assert audio.duration > 65
+    encode = aligner._encode
+
+    def count(sound: Audio) -> Any:
+        pieces.append(sound.duration)
+        return encode(sound)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(aligner, "_encode", count)
+        return aligner.align(audio, [w for n, s in enumerate(sentences) if n != NO_TEXT for w in s.text])
+
+
+def test_the_other_words_are_where_each_sentence_has_them_by_itself(answer, spoken):
+    kept = [s for n, s in enumerate(spoken[1]) if n not in (NO_TEXT, NO_SOUND)]
+    starts = np.array([t for s in kept for t in s.starts])
+    found = np.array([w.start for w in answer.words])
+    near = np.abs(found[:, None] - starts).min(0)
+    assert np.mean(near <= 0.02) > 0.92
+    assert len(answer.words) == pytest.approx(len(starts), abs=6)
+
+
+def test_what_does_not_match_is_marked_and_has_no_alignment(answer, spoken):
+    lost, unsaid = spoken[1][NO_TEXT], spoken[1][NO_SOUND]
+    sound, text = answer.unmatched
+    assert (sound.start, sound.end) == (pytest.approx(lost.start, abs=1.0), pytest.approx(lost.end, abs=1.0))
+    assert len(sound.text.split()) < 4
+    assert text.start == pytest.approx(unsaid.start, abs=1.0)
+    assert text.end < text.start + 1.0
+    said = [w.word for w in unsaid.text]
+    assert len([w for w in text.text.split() if w in said]) > 0.7 * len(said)
+    assert [n.code for n in answer.notices] == ["transcript-unmatched"] * 2
+    middles = [(p.start + p.end) / 2 for p in answer.phones]
+    assert not any(u.start + 1e-6 < t < u.end - 1e-6 for t in middles for u in answer.unmatched)
+
+
+def test_phones_and_words_are_in_order_and_fit_together(answer, aligner):
+    for one, following in itertools.pairwise(answer.phones):
+        assert one.start < one.end <= following.start + 1e-9
+        assert not (one.label == following.label == aligner.silence and following.start - one.end < 1e-6)
+    for n, word in enumerate(answer.words):
+        own = answer.phones[slice(*word.phones)]
+        assert (own[0].start, own[-1].end) == (pytest.approx(word.start), pytest.approx(word.end))
+        assert {p.word for p in own} == {n}
+        assert [p.label for p in own] == [p.rstrip("012") for p in word.pronunciation]
+    assert answer.phones[0].start == 0.0
+    assert answer.phones[-1].end == pytest.approx(answer.duration)
+
+
+def test_no_more_than_a_window_is_looked_at(answer, pieces):
+    assert len(pieces) > 4
+    assert max(pieces) <= long.LONGEST
+
+
+def test_recognition_goes_on_over_the_windows(aligner, spoken, answer):
+    found = aligner.recognize(spoken[0])
+    assert found.phones[0].start == 0.0
+    assert found.phones[-1].end == pytest.approx(spoken[0].duration)
+    assert all(a.end == pytest.approx(b.start) for a, b in itertools.pairwise(found.phones))
+    count = sum(p.label != "SIL" for p in answer.phones)
+    assert 0.8 * count < sum(p.label != "SIL" for p in found.phones) < 1.3 * count
+
+
+def test_text_of_something_else_is_refused(aligner, spoken):
+    words = pronouncer_of(None).words("she sells sea shells by the shore of a lake in June; " * 12)
+    with pytest.raises(TranscriptError, match=r"does not match the sound: \d+ of 144 words"):
+        aligner.align(spoken[0], words)
