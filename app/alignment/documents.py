@@ -30,6 +30,7 @@ def to_json(name: str, aligner: PhoneAligner, done: AlignedRecording | Recogniti
         },
         "words": [_word_to_json(w) for w in answer.words],
         "segments": [_phone_to_json(p) for p in answer.phones],
+        "unmatched": [{"start": u.start, "end": u.end, "text": u.text} for u in answer.unmatched],
         "warnings": [notice.as_dict() for notice in _unique(done.notices)],
     }
 

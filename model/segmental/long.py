@@ -301,13 +301,11 @@ class _Joined:
         self.phones += phones
         words = [
             replace(
-                w,
-                start=w.start + window.start,
-                end=w.end + window.start,
+                w, start=round(w.start + window.start, 4), end=round(w.end + window.start, 4),
                 phones=(w.phones[0] + shift, w.phones[1] + shift),
             )
             for w in answer.words
-        ]
+        ]  # fmt: skip
         self.words += words
         self.log_posterior += answer.log_posterior
 
@@ -339,10 +337,9 @@ class _Joined:
 
 
 def _moved(phone: AlignedPhone, seconds: float, words: int) -> AlignedPhone:
-    return replace(
-        phone, start=phone.start + seconds, end=phone.end + seconds, start_low=phone.start_low + seconds,
-        start_high=phone.start_high + seconds, word=None if phone.word is None else phone.word + words,
-    )  # fmt: skip
+    start, end, low, high = (round(t + seconds, 4) for t in (phone.start, phone.end, phone.start_low, phone.start_high))
+    word = None if phone.word is None else phone.word + words
+    return replace(phone, start=start, end=end, start_low=low, start_high=high, word=word)
 
 
 def _text(words: Sequence[Word]) -> str:

@@ -30,6 +30,7 @@ def test_a_transcript_gives_words_and_phones_with_certainties(capsys, tmp_path):
     answer = json.loads(out)
     assert [w["written"] for w in answer["words"]] == ["In", "being", "comparatively", "modern"]
     assert answer["input"] == "words"
+    assert answer["unmatched"] == []
     assert all(
         {"start", "end", "label", "start_interval", "within_20_ms", "posterior"} <= set(s) for s in answer["segments"]
     )
