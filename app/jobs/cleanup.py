@@ -8,7 +8,7 @@ import shutil
 import time
 from pathlib import Path
 
-from phonechain.app.jobs import repository
+from phonechain.app.jobs import queries, repository
 from phonechain.app.problems.errors import NoResult, UnknownJob
 from phonechain.app.settings import Settings
 from phonechain.app.storage import references
@@ -24,7 +24,7 @@ def retire(workspace: Workspace, settings: Settings) -> None:
     """Forget jobs, events and Idempotency-Keys whose time is over, as the settings say."""
     now, db = time.time(), workspace.db
     if settings.keep_jobs:
-        for id in repository.list_ended(db, now - settings.keep_jobs * DAY):
+        for id in queries.list_ended(db, now - settings.keep_jobs * DAY):
             with contextlib.suppress(UnknownJob, NoResult):  # another service was faster
                 references.drop(workspace, *repository.delete_job(db, id))
     if settings.keep_events:

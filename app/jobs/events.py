@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Iterable
 
 from sqlalchemy import select
 
-from phonechain.app.jobs import repository
+from phonechain.app.jobs import queries
 from phonechain.app.problems.errors import DatabaseAway
 from phonechain.app.storage.database import Database
 from phonechain.app.storage.tables import TERMINAL, Job
@@ -47,7 +47,7 @@ class EventStreams:
             quiet = time.monotonic()
             while not self.closing:
                 try:
-                    events = await asyncio.to_thread(repository.list_events, self.db, id, after)
+                    events = await asyncio.to_thread(queries.list_events, self.db, id, after)
                 except DatabaseAway:
                     events = []
                     await asyncio.sleep(1.0)

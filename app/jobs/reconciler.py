@@ -13,7 +13,7 @@ import logging
 import threading
 import time
 
-from phonechain.app.jobs import cleanup, repository
+from phonechain.app.jobs import cleanup, queries, repository
 from phonechain.app.jobs.dask_cluster import DaskCluster
 from phonechain.app.jobs.lease import JobLease
 from phonechain.app.settings import Settings
@@ -91,7 +91,7 @@ class Reconciler:
         """Compare once; the seconds until the next time."""
         db = self.workspace.db
         db.migrate()
-        jobs = repository.list_unfinished(db)
+        jobs = queries.list_unfinished(db)
         if time.monotonic() >= self._next_sweep:
             self._next_sweep = time.monotonic() + SWEEP
             cleanup.retire(self.workspace, self.settings)

@@ -33,7 +33,6 @@ from phonechain.app.storage.tables import (
     SPLIT,
     SUCCEEDED,
     TERMINAL,
-    UNFINISHED,
     Corpus,
     Event,
     FileError,
@@ -139,32 +138,6 @@ def get(db: Database, id: str, owner: str | None = None) -> Job:
     return job
 
 
-def list_page(
-    db: Database, *, before: str | None, limit: int, state: Sequence[str] = (), kind: Sequence[str] = (),
-    owner: str | None = None,
-) -> tuple[list[Job], bool]:  # fmt: skip
-    """(jobs, are there more), the newest first, older than `before`; those of the key `owner` if given."""
-    query = select(Job).order_by(Job.id.desc()).limit(limit + 1)
-    if before is not None:
-        query = query.where(Job.id < before)
-    if owner is not None:
-        query = query.where(Job.owner == owner)
-    if state:
-        query = query.where(Job.state.in_(state))
-    if kind:
-        query = query.where(Job.kind.in_(kind))
-    with db.read() as session:
-        found = list(session.scalars(query))
-    return found[:limit], len(found) > limit
-
-
-def count_by_state(db: Database) -> dict[str, int]:
-    """How many jobs there are in each state that any is in."""
-    query = select(Job.state, func.count()).group_by(Job.state)
-    with db.read() as session:
-        return {row[0]: row[1] for row in session.execute(query)}
-
-
 def cancel(db: Database, id: str, owner: str | None = None) -> Job:
     """Ask a job, of the key `owner` if given, to end; one that has ended stays as it is.
 
@@ -204,13 +177,6 @@ def delete_job(db: Database, id: str) -> list[str]:
     return blobs
 
 
-def list_ended(db: Database, moment: float, limit: int = 1000) -> list[str]:
-    """Jobs that ended before a moment, the oldest first."""
-    query = select(Job.id).where(Job.state.in_(TERMINAL), Job.ended < moment).order_by(Job.id).limit(limit)
-    with db.read() as session:
-        return list(session.scalars(query))
-
-
 def delete_events(db: Database, moment: float) -> int:
     """Delete the events before a moment of jobs that have ended, but for the last of each; how many."""
     last = select(Job.id).where(Job.id == Event.job, Job.state.in_(TERMINAL), Job.event > Event.number).exists()
@@ -233,34 +199,7 @@ def _is_used(session: Session, corpus: str) -> bool:
     return session.scalars(select(Job.id).where(Job.spec["corpus"].as_string() == corpus).limit(1)).first() is not None
 
 
-def list_events(db: Database, id: str, after: int, limit: int = 500) -> list[Event]:
-    """Events of a job with numbers above `after`, in order."""
-    with db.read() as session:
-        query = select(Event).where(Event.job == id, Event.number > after).order_by(Event.number).limit(limit)
-        return list(session.scalars(query))
-
-
-def list_file_errors(db: Database, id: str, *, after: int, limit: int) -> tuple[list[FileError], bool]:
-    """(files that could not be used, are there more), in the order of the corpus, after index `after`."""
-    query = select(FileError).where(FileError.job == id, FileError.index > after).order_by(FileError.index)
-    with db.read() as session:
-        found = list(session.scalars(query.limit(limit + 1)))
-    return found[:limit], len(found) > limit
-
-
-def list_shards(db: Database, id: str) -> list[Shard]:
-    """The finished shards in order."""
-    with db.read() as session:
-        return list(session.scalars(select(Shard).where(Shard.job == id).order_by(Shard.number)))
-
-
 # ------------------------------------------------------------------------------------------------- for the reconciler
-
-
-def list_unfinished(db: Database) -> list[Job]:
-    """Jobs that have not ended, the oldest first."""
-    with db.read() as session:
-        return list(session.scalars(select(Job).where(Job.state.in_(UNFINISHED)).order_by(Job.id)))
 
 
 def count_submission(db: Database, job: Job, limit: int) -> bool:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from phonechain.app.jobs import repository
+from phonechain.app.jobs import queries
 from phonechain.app.jobs.parts import ROWS
 from phonechain.app.storage.tables import FileError, Job, Shard
 from phonechain.app.storage.workspace import Workspace
@@ -68,7 +68,7 @@ CHUNK = 1 << 16
 
 def stream(workspace: Workspace, job: Job, format: Format, sort: Sort) -> Iterator[bytes]:
     """The result in pieces."""
-    parts, table = repository.list_shards(workspace.db, job.id), LABELS if job.kind == "label" else ALIGNMENTS
+    parts, table = queries.list_shards(workspace.db, job.id), LABELS if job.kind == "label" else ALIGNMENTS
     lines: Iterator[str]
     if format == "zip":
         yield from _zip(workspace, job, parts, table, sort)
@@ -254,7 +254,7 @@ def _error_lines(workspace: Workspace, id: str) -> Iterator[str]:
     after, more = -2, True
     while more:
         rows: list[FileError]
-        rows, more = repository.list_file_errors(workspace.db, id, after=after, limit=1000)
+        rows, more = queries.list_file_errors(workspace.db, id, after=after, limit=1000)
         for row in rows:
             yield _csv((row.utterance, row.type, row.detail))
             after = row.index

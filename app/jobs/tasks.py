@@ -10,7 +10,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from phonechain.app.jobs import execution, repository
+from phonechain.app.jobs import execution, queries, repository
 from phonechain.app.jobs.outage import retry_database
 from phonechain.app.problems.errors import DatabaseAway, UnknownJob
 from phonechain.app.storage.tables import RUNNING
@@ -81,7 +81,7 @@ def end_parts(given: Mapping[str, Any], id: str, *parts: Any) -> str:
         return "not wanted"
     if job.state != RUNNING:
         return "not wanted"
-    done = retry_database(repository.list_shards, workspace.db, id)
+    done = retry_database(queries.list_shards, workspace.db, id)
     if len(done) != job.spec["parts"]:
         return "incomplete"  # parts were lost with their answers: the reconciler submits the job again
     result = {

@@ -25,7 +25,7 @@ from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.multiprocess import MultiProcessCollector
 
-from phonechain.app.jobs import repository
+from phonechain.app.jobs import queries
 from phonechain.app.ops.shared import Shared
 from phonechain.app.problems.types import TYPES
 from phonechain.app.storage.database import Database
@@ -179,7 +179,7 @@ class Gauges:
     def _count(self) -> dict[str, int]:
         counted = dict.fromkeys(STATES, 0)
         if self.db.migrated and self.db.exists:
-            counted |= repository.count_by_state(self.db)
+            counted |= queries.count_by_state(self.db)
         return counted
 
     def close(self) -> None:

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from phonechain.app.corpora import contents
 from phonechain.app.corpora import repository as corpora
 from phonechain.app.corpora.manifest import Line
+from phonechain.app.jobs import queries
 from phonechain.app.jobs import repository as jobs
 from phonechain.app.jobs.parts import ROWS
 from phonechain.app.problems.errors import InvalidRequest, NoResult
@@ -105,7 +106,9 @@ def _get_line(workspace: Workspace, corpus: Corpus, place: int) -> Line:
 
 def _read_row(workspace: Workspace, job: Job, line: Line) -> dict[str, Any]:
     """The answer of a job to one utterance. Raises NoResult."""
-    part = next((p for p in jobs.list_shards(workspace.db, job.id) if p.number == line.index // job.spec["part"]), None)
+    part = next(
+        (p for p in queries.list_shards(workspace.db, job.id) if p.number == line.index // job.spec["part"]), None
+    )
     if part is not None:
         with zipfile.ZipFile(workspace.store.local(part.blob)) as file, file.open(ROWS) as rows:
             for text in rows:

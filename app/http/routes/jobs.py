@@ -16,7 +16,7 @@ from phonechain.app.http import pagination, uploads
 from phonechain.app.http.dependencies import DatabaseDep, OwnerDep, ServicesDep, check_query, check_quota
 from phonechain.app.http.gateway import caller_id, owner_of, require_scope
 from phonechain.app.http.pagination import Cursor, Limit
-from phonechain.app.jobs import repository, results, submission
+from phonechain.app.jobs import queries, repository, results, submission
 from phonechain.app.jobs.submission import Key, Submitter
 from phonechain.app.problems import documents as problems
 from phonechain.app.problems.errors import InvalidRequest, NoResult, SchedulerAway, UnsupportedMediaType
@@ -152,7 +152,7 @@ def index(
 ) -> dict[str, Any]:  # fmt: skip
     """The newest first: those of the caller's key, or all with the scope admin."""
     before = pagination.decode_cursor(cursor)
-    jobs, more = repository.list_page(db, before=before, limit=limit, state=state or (), kind=kind or (), owner=owner)
+    jobs, more = queries.list_page(db, before=before, limit=limit, state=state or (), kind=kind or (), owner=owner)
     return {
         "jobs": [repository.job_to_json(job) for job in jobs], "next": pagination.encode_cursor(jobs[-1].id) if more else None,
     }  # fmt: skip
@@ -186,7 +186,7 @@ def errors(id: str, db: DatabaseDep, owner: OwnerDep, limit: Limit = 50, cursor:
     if after is not None and not after.isdecimal():
         raise InvalidRequest("cursor: expected the cursor of an earlier page", pointer="cursor")
     repository.get(db, id, owner)
-    rows, more = repository.list_file_errors(db, id, after=int(after[:18]) if after is not None else -2, limit=limit)
+    rows, more = queries.list_file_errors(db, id, after=int(after[:18]) if after is not None else -2, limit=limit)
     found = [FileErrorOut(utterance=row.utterance, type=row.type, detail=row.detail).model_dump() for row in rows]
     return {"errors": found, "next": pagination.encode_cursor(str(rows[-1].index)) if more else None}
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import inspect, select
 
-from phonechain.app.jobs import repository
+from phonechain.app.jobs import queries, repository
 from phonechain.app.problems.errors import DatabaseAway
 from phonechain.app.storage.database import Database
 from phonechain.app.storage.ids import is_id, new_id
@@ -82,7 +82,7 @@ def test_a_job_ends_once(database: Database) -> None:
     assert repository.claim(database, job.id) is None
     found = repository.get(database, job.id)
     assert (found.state, found.result, found.error) == ("succeeded", {"by": "the second"}, None)
-    events = repository.list_events(database, job.id, 0)
+    events = queries.list_events(database, job.id, 0)
     assert [e.number for e in events] == [1, 2, 3, 4]
     assert [e.data["state"] for e in events] == ["queued", "running", "running", "succeeded"]
 
@@ -107,8 +107,8 @@ def test_parts_are_counted_once_however_many_finish_them(database: Database) -> 
     assert sorted(outcomes) == [False] * 4 + [True] * 4
     found = repository.get(database, job.id)
     assert (found.done, found.failed_files) == (40, 4)
-    assert len(repository.list_shards(database, job.id)) == 4
-    numbers = [e.number for e in repository.list_events(database, job.id, 0)]
+    assert len(queries.list_shards(database, job.id)) == 4
+    numbers = [e.number for e in queries.list_events(database, job.id, 0)]
     assert numbers == list(range(1, len(numbers) + 1))
 
 
@@ -122,7 +122,7 @@ def test_a_cancelled_job_takes_no_more_parts(database: Database) -> None:
         repository.finish_shard(database, part, [], 40, 7)
     assert repository.close_cancelled(database, 0.0) == [job.id]
     assert repository.get(database, job.id).state == "cancelled"
-    assert repository.list_shards(database, job.id) == []
+    assert queries.list_shards(database, job.id) == []
 
 
 def test_a_job_that_never_gets_on_fails(database: Database) -> None:
