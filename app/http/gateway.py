@@ -27,6 +27,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from phonechain.app.http.origins import Origins
 from phonechain.app.http.rates import RateLimiter
+from phonechain.app.http.rules import PUBLIC, RULES, UPLOADS
 from phonechain.app.ops import logs
 from phonechain.app.ops.metrics import NO_ROUTE, Metrics
 from phonechain.app.ops.readiness import Shutdown
@@ -51,36 +52,17 @@ CLIENT_GONE = 499
 """The status that is logged where the client left before the answer, as nginx does."""
 
 BYTES_PER_SECOND = 16 * 1024
-"""Bytes of a body that buy its sender a second more."""
-
+"""Bytes of a body for which its sender gets another second."""
 SMALL_BODY = 2**20
 """Bytes; longer bodies share three quarters of the budget."""
-
 SAFE_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
-PUBLIC = re.compile(r"/(page/.*|guide(/[a-z.-]+)?|health(/.*)?|docs(/.*)?|openapi\.json|problems(/.*)?|metrics)?\Z")
-"""Addresses that need no key and have no rate; metrics need a key where the settings say so."""
-
-UPLOADS = re.compile(r"/(corpora|models|jobs|reviews/[^/]+/files)/?\Z")
-"""Addresses whose bodies may be as large as an upload, unless they are JSON."""
-
-RULES: tuple[tuple[str, str, str], ...] = (
-    ("*", r"/keys(/.*)?", "admin"),
-    ("PUT|DELETE", r"/aliases/.*", "admin"),
-    ("DELETE", r"/reviews/.*", "label"),
-    ("DELETE", r"/.*", "admin"),
-    ("GET|HEAD|OPTIONS", r"/.*", "read"),
-    ("POST", r"/models/?", "train"),
-    ("*", r"/.*", "label"),
-)
-"""The first rule that matches says which scope is needed. A training job needs `train` besides: see `require_scope`."""
-
 FRESH = 5.0
-"""Seconds for which a look at the keys is good; a revoked key works that long at most while the database answers."""
+"""Seconds until the keys are read again; while the database responds, a revoked key works that long at most."""
 LOOKUP_TIMEOUT = 1.0
-"""Seconds for which a request waits for a look at the keys where they are known from an earlier one."""
+"""Seconds for which a request waits for the keys to be read, if they are known from an earlier time."""
 MAX_KEY_AGE = 3600.0
-"""Seconds for which keys are known while the database does not answer."""
+"""Seconds for which known keys remain valid while the database does not respond."""
 
 log = logging.getLogger("phonechain.access")
 
@@ -172,15 +154,9 @@ class Gateway:
     """The middleware. It is the outermost one, so that every answer has an id and is counted."""
 
     def __init__(
-        self,
-        app: ASGIApp,
-        settings: Settings,
-        keyring: Keyring,
-        metrics: Metrics,
-        tracing: Tracing,
-        shutdown: Shutdown,
+        self, app: ASGIApp, settings: Settings, keyring: Keyring, metrics: Metrics, tracing: Tracing, shutdown: Shutdown,
         shared: Shared,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.app, self.settings, self.keyring = app, settings, keyring
         self.metrics, self.tracing, self.shutdown = metrics, tracing, shutdown
         self.limiter = RateLimiter(settings.rate_limit, shared.buckets) if settings.rate_limit else None

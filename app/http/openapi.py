@@ -19,12 +19,13 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from phonechain.app.http import operations
-from phonechain.app.http.gateway import PUBLIC
+from phonechain.app.http.rules import PUBLIC
 from phonechain.app.http.uploads import BINARY
 from phonechain.app.problems.documents import MEDIA_TYPE, TYPES
 from phonechain.app.samples import EXAMPLES
 from phonechain.app.schemas import align
-from phonechain.app.schemas.classify import ClassifyAnswer, ClassifyBody, ClassifyOptions, SpeakersAnswer
+from phonechain.app.schemas.answers import ClassifyAnswer, SpeakersAnswer
+from phonechain.app.schemas.classify import ClassifyBody, ClassifyOptions
 from phonechain.app.schemas.corpora import RegisterCorpus
 from phonechain.app.schemas.jobs import AlignJob, EvaluateJob, LabelJob, RecognizeJob, TrainJob
 from phonechain.app.schemas.problems import Problem

@@ -8,14 +8,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_valida
 from pydantic.json_schema import models_json_schema
 from pydantic_core import PydanticCustomError
 
-from phonechain.app.schemas.classify import (
-    Alternative,
-    ModelReference,
-    NoticeOut,
-    _parse_base64,
-    answer_formats,
-    parse_channel,
-)
+from phonechain.app.schemas.answers import Alternative, ModelReference, NoticeOut
+from phonechain.app.schemas.classify import _parse_base64, answer_formats, parse_channel
 
 MAX_DICTIONARY = 16 * 2**20
 """Characters of a dictionary in a request."""

@@ -8,7 +8,8 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
-from phonechain.app.schemas.classify import ModelReference, NoticeOut, parse_channel
+from phonechain.app.schemas.answers import ModelReference, NoticeOut
+from phonechain.app.schemas.classify import parse_channel
 from phonechain.app.schemas.corpora import PLAIN
 
 MAX_OPERATIONS = 1000

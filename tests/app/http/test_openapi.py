@@ -14,7 +14,7 @@ import pytest
 from phonechain.app.http.openapi import CURL, examples
 from phonechain.app.problems.documents import MEDIA_TYPE, TYPES
 from phonechain.app.samples.examples import comparable
-from phonechain.app.schemas.classify import ClassifyAnswer
+from phonechain.app.schemas.answers import ClassifyAnswer
 from phonechain.app.schemas.problems import Problem
 from tests.app.conftest import Client
 
