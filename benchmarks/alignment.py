@@ -47,7 +47,7 @@ def recording(folder: Path, seconds: float) -> tuple[bytes, float, list[str]]:
     return out.getvalue(), total, labels
 
 
-def spent(work: Callable[[], object]) -> float:
+def cpu_seconds(work: Callable[[], object]) -> float:
     """CPU seconds."""
     began = time.process_time()
     work()
@@ -81,7 +81,7 @@ def main() -> None:
                     with mock.patch.object(
                         scaled.Potentials, "of", scaled.Potentials.of if quick else lambda scores: None
                     ):
-                        times[quick].append(spent(work))
+                        times[quick].append(cpu_seconds(work))
                         answers.setdefault(quick, work())
             fast, slow = (duration / min(times[quick]) for quick in (True, False))
             one, other = answers[True].phones, answers[False].phones

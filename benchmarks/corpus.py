@@ -83,7 +83,7 @@ class Stages:
         yield
         self.spent[name] = self.spent.get(name, 0.0) + time.process_time() - begun
 
-    def timed(self, name: str, work: Callable[..., object]) -> Callable[..., object]:
+    def time_calls(self, name: str, work: Callable[..., object]) -> Callable[..., object]:
         """`work`, whose time counts for a stage."""
 
         def call(*args: object, **kwargs: object) -> object:
@@ -116,7 +116,7 @@ def shares(folder: Path, out: Path, model: str) -> dict[str, float]:
     for owner, name, stage in cut:
         original = getattr(owner, name)
         for module in [owner, *[m for m in list(sys.modules.values()) if getattr(m, name, None) is original]]:
-            patches.append(mock.patch.object(module, name, stages.timed(stage, original)))
+            patches.append(mock.patch.object(module, name, stages.time_calls(stage, original)))
     for patch in patches:
         patch.start()
     begun = time.process_time()

@@ -52,7 +52,7 @@ def sound(seconds: float) -> np.ndarray:
     return (noise * (0.05 + np.sin(2 * np.pi * 2 * t) ** 2)).astype(np.float32)
 
 
-def written(samples: np.ndarray, container: str) -> bytes:
+def write_sound(samples: np.ndarray, container: str) -> bytes:
     file = io.BytesIO()
     soundfile.write(file, samples, RATE, format=container, subtype="PCM_16")
     return file.getvalue()
@@ -68,7 +68,7 @@ def main() -> int:
     samples = sound(given.seconds)
     times = np.linspace(0, given.seconds, round(SEGMENTS_A_SECOND * given.seconds) + 1)
     segments = [Segment(float(a), float(b)) for a, b in pairwise(times)]
-    wav, flac = written(samples, "WAV"), written(samples, "FLAC")
+    wav, flac = write_sound(samples, "WAV"), write_sound(samples, "FLAC")
     track = frames(samples, settings)
 
     def bare_librosa() -> None:

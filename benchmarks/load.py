@@ -158,7 +158,7 @@ class Clients:
             if answer.status_code == 503:
                 await asyncio.sleep(pause())
 
-    async def until_gone(self, seen: Seen) -> None:
+    async def wait_until_gone(self, seen: Seen) -> None:
         """Ask until nobody listens any more."""
         while True:
             try:
@@ -204,7 +204,7 @@ async def run(service: Service, asked: argparse.Namespace) -> bool:
         await clients.ask(lone)
     rows.append(("one client", f"p50 {lone.percentile(50):.0f} ms, p99 {lone.percentile(99):.0f} ms", not lone.wrong))
 
-    kept, fresh = await kept_and_fresh(clients, material[0])
+    kept, fresh = await compare_connections(clients, material[0])
     rows.append(("kept connection", f"p50 {kept * 1e3:.1f} ms, on new ones {fresh * 1e3:.1f}: ratio {kept / fresh:.2f} "
                  f"(at most {KEPT})", kept <= KEPT * fresh))  # fmt: skip
 
@@ -239,7 +239,7 @@ async def run(service: Service, asked: argparse.Namespace) -> bool:
     rows.append(("its latency", ", ".join(f"p{p} {many.percentile(p):.0f} ms" for p in (50, 95, 99)), None))
 
     ending = Seen()
-    work = [clients.until_gone(ending) for _ in range(asked.clients)]
+    work = [clients.wait_until_gone(ending) for _ in range(asked.clients)]
     begun = 0.0
 
     async def tell() -> None:
@@ -265,7 +265,7 @@ async def run(service: Service, asked: argparse.Namespace) -> bool:
     return all(good is not False for _, _, good in rows)
 
 
-async def kept_and_fresh(clients: Clients, clip: Clip, rounds: int = 40) -> tuple[float, float]:
+async def compare_connections(clients: Clients, clip: Clip, rounds: int = 40) -> tuple[float, float]:
     """(median seconds of one request on a kept connection, on a new one), asked by turns."""
     kept: list[float] = []
     fresh: list[float] = []

@@ -74,14 +74,14 @@ def compute(name: str, options: argparse.Namespace) -> None:
     source = _source(path, options.runs / "cache")
     store = report.Store(options.runs)
     experiments = [
-        _seeded(e, options.seed) for e in table.experiments if re.search(options.only, e.name, re.IGNORECASE)
+        _with_seed(e, options.seed) for e in table.experiments if re.search(options.only, e.name, re.IGNORECASE)
     ]
     folds = [f for f in options.folds.split(",") if f]
 
     def write() -> None:
         rows = []
-        for experiment in (_seeded(e, options.seed) for e in table.experiments):
-            decided = _decided(experiment, source, store)
+        for experiment in (_with_seed(e, options.seed) for e in table.experiments):
+            decided = _choose_values(experiment, source, store)
             all_folds = source.folds(experiment.split)
             found = [] if decided is None else [store.get(cells.key(decided, source, f)) for f in all_folds]
             chosen = {} if decided is None else {k: getattr(decided.training, k) for k in experiment.choose}
@@ -96,7 +96,7 @@ def compute(name: str, options: argparse.Namespace) -> None:
 
     wanted = [(c, "dev") for e in experiments if e.choose for c in e.candidates()]
     _run_all(wanted, path, source, store, options, finish)
-    decided = [_decided(e, source, store) for e in experiments]
+    decided = [_choose_values(e, source, store) for e in experiments]
     # fold by fold, so that a table broken off has something of every row
     wanted = [(e, f) for e in decided if e is not None for f in folds or source.folds(e.split)]
     wanted.sort(key=lambda pair: pair[1])
@@ -105,13 +105,13 @@ def compute(name: str, options: argparse.Namespace) -> None:
     tell(f"{table.name}: {options.results}")
 
 
-def _seeded(experiment: Experiment, seed: int | None) -> Experiment:
+def _with_seed(experiment: Experiment, seed: int | None) -> Experiment:
     if seed is None:
         return experiment
     return dataclasses.replace(experiment, training=replace(experiment.training, {"seed": seed}))
 
 
-def _decided(experiment: Experiment, source: Source, store: report.Store) -> Experiment | None:
+def _choose_values(experiment: Experiment, source: Source, store: report.Store) -> Experiment | None:
     """The experiment with the values that were best on the dev split; None while they are not known."""
     if not experiment.choose:
         return experiment

@@ -34,7 +34,7 @@ from phonechain.model.segmental.settings import SegmentalSettings, SegmentalTrai
 from phonechain.model.segmental.transcripts import Word
 
 
-def chosen(given: argparse.Namespace) -> tuple[list[Utterance], list[Utterance]]:
+def choose_recordings(given: argparse.Namespace) -> tuple[list[Utterance], list[Utterance]]:
     """(train, test) recordings."""
     found = corpora.read(given.folder).utterances
     found = [found[n] for n in np.random.default_rng(7).permutation(len(found))]
@@ -47,7 +47,7 @@ def chosen(given: argparse.Namespace) -> tuple[list[Utterance], list[Utterance]]
     return train, test
 
 
-def ordered(u: Utterance, silence: str) -> TranscribedRecording:
+def phones_in_order(u: Utterance, silence: str) -> TranscribedRecording:
     """The phones of a recording without their times."""
     segments = cover_recording(u.segments, u.segments[-1].end, silence)
     words = [Word(str(s.label), [Pronunciation((str(s.label),))]) for s in segments]
@@ -99,7 +99,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
     torch.set_num_threads(1)
-    train, test = chosen(given)
+    train, test = choose_recordings(given)
     training = SegmentalTraining(epochs=given.epochs, pretraining=2, warps=(1.0, 0.94, 1.06), seed=given.seed)
     aligner = PhoneAligner(SegmentalSettings(), training=training, card=Card(given.out.stem))
     base = PhoneAligner.load(given.base) if given.base else None
@@ -110,7 +110,7 @@ def main() -> None:
 
     if given.flat:
         quiet = next((str(s.label) for u in train for s in u.segments if s.label in ("pau", "SIL")), "SIL")
-        aligner.fit_flat([ordered(u, quiet) for u in train], rounds=given.rounds, base=base, report=tell)
+        aligner.fit_flat([phones_in_order(u, quiet) for u in train], rounds=given.rounds, base=base, report=tell)
     else:
         aligner.fit(train, base=base, report=tell)
     print(

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from experiments import report
 from experiments.cells import commit
-from experiments.robustness import BATCH, Spoken, read
+from experiments.robustness import BATCH, DecodedUtterance, read
 from phonechain.features.inputs import extract_inputs
 from phonechain.features.segments import Segment
 from phonechain.model import pretrained_path
@@ -83,7 +83,7 @@ def move(segments: list[Segment], n: int, step: float) -> bool:
     return True
 
 
-def moved_boundaries(
+def move_boundaries(
     segments: Sequence[Segment], labels: Sequence[str], share: float, random: np.random.Generator
 ) -> Planted:
     """`share` of the inner boundaries moved by STEP, where both segments keep SHORTEST."""
@@ -96,12 +96,12 @@ def moved_boundaries(
 
 
 KINDS: dict[str, Kind] = {
-    "random": random_labels, "confusable": confusable_labels, "boundaries": moved_boundaries,
+    "random": random_labels, "confusable": confusable_labels, "boundaries": move_boundaries,
 }  # fmt: skip
 
 
 def certainties(
-    labeler: PhoneLabeler, spoken: Sequence[Spoken], segments: Sequence[Sequence[Segment]]
+    labeler: PhoneLabeler, spoken: Sequence[DecodedUtterance], segments: Sequence[Sequence[Segment]]
 ) -> dict[str, list[NDArray[np.float64]]]:
     """The log of the posterior and of the support of every given label of each utterance."""
     found: dict[str, list[NDArray[np.float64]]] = {"posterior": [], "support": []}
@@ -123,7 +123,7 @@ def _logs(values: Sequence[float | None]) -> NDArray[np.float64]:
 
 
 def doubts(
-    labeler: PhoneLabeler, spoken: Sequence[Spoken], planted: Sequence[Planted]
+    labeler: PhoneLabeler, spoken: Sequence[DecodedUtterance], planted: Sequence[Planted]
 ) -> dict[str, list[NDArray[np.float64]]]:
     """For each ranking, a number for every given label, or boundary, of each utterance: the lower, the more doubtful."""
     found = certainties(labeler, spoken, [one.segments for one in planted])
@@ -147,7 +147,7 @@ def precision(scores: Sequence[NDArray[np.float64]], wrong: Sequence[NDArray[np.
     return float(bad[order[: int(bad.sum())]].mean())
 
 
-def known(spoken: Sequence[Spoken], labels: Sequence[str]) -> list[Spoken]:
+def drop_unknown(spoken: Sequence[DecodedUtterance], labels: Sequence[str]) -> list[DecodedUtterance]:
     """The same without the segments whose label the model does not know."""
     kept = [replace(s, segments=[one for one in s.segments if one.label in labels]) for s in spoken]
     return [s for s in kept if s.segments]
@@ -165,7 +165,7 @@ def main(given: Sequence[str] | None = None) -> int:
     options = parser.parse_args(given)
     labelers = [PhoneLabeler.load(p if Path(p).is_file() else pretrained_path(p)) for p in options.models]
     names = [labeler.name for labeler in labelers]
-    spoken = known(read(options.data, options.split, options.every), labelers[0].labels_)
+    spoken = drop_unknown(read(options.data, options.split, options.every), labelers[0].labels_)
     more = f" --every {options.every}" if options.every > 1 else ""
     lines = [
         f"## Planted errors in {options.data.name}",

@@ -106,7 +106,7 @@ CONDITIONS: dict[str, tuple[Callable[[Sound, np.random.Generator], Sound] | None
 
 
 @dataclass
-class Spoken:
+class DecodedUtterance:
     """An utterance with its sound, decoded once."""
 
     utterance: Utterance
@@ -114,14 +114,14 @@ class Spoken:
     segments: list[Segment]
 
 
-def read(root: Path, split: str | None, every: int) -> list[Spoken]:
+def read(root: Path, split: str | None, every: int) -> list[DecodedUtterance]:
     """Every so manyth utterance of a split, decoded."""
     corpus = corpora.read(root)
     utterances = (corpus.split(split) if split else corpus.utterances)[::every]
     found = []
     for u in utterances:
         audio = decode(u.audio, rate=16000)
-        found.append(Spoken(u, audio, prepare(u.segments, audio.duration)[0]))
+        found.append(DecodedUtterance(u, audio, prepare(u.segments, audio.duration)[0]))
     return found
 
 
@@ -150,7 +150,7 @@ class Result:
 
 def run(
     labeler: PhoneLabeler,
-    spoken: Sequence[Spoken],
+    spoken: Sequence[DecodedUtterance],
     change: Callable[[Sound, np.random.Generator], Sound] | None = None,
     deviation: float = 0.0,
     *,

@@ -120,7 +120,7 @@ def formats() -> Iterator[str]:
         suffixes = " ".join(f"`{suffix}`" for suffix in form.suffixes)
         written = "yes" if form.write is not None else "read only"
         holds = _HOLDS[form.holds] if form.write is not None else ""
-        yield f"| `{name}` | {cell(form.title)} | {suffixes} | {written} | {holds} | {_lost(name)} |"
+        yield f"| `{name}` | {cell(form.title)} | {suffixes} | {written} | {holds} | {_losses(name)} |"
     yield from (
         "", "`tiers-lost`: the format has no room for a tier. The warnings themselves explain the other codes. TIMIT counts in "
         "samples: for files without a recording beside them, give the sample rate with `--rate`. CTM, MLF and other files with "
@@ -138,7 +138,7 @@ def _probe() -> Annotation:
     )  # fmt: skip
 
 
-def _lost(name: str) -> str:
+def _losses(name: str) -> str:
     if READABLE[name].write is None:
         return ""
     try:

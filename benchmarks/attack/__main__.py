@@ -35,8 +35,8 @@ ATTACKS: dict[str, Callable[[Target], list[Check]]] = {
     one.__name__.replace("_", "-"): one
     for one in (
         idle, intrusions.other_sites, intrusions.others_jobs, intrusions.out_of_the_root, floods.odd_bodies,
-        floods.many_files, floods.slow_heads, floods.slow_bodies, floods.hoarded_bodies, floods.pax_header,
-        floods.zips_of_zeros, intrusions.refused_twins, floods.gone_clients, floods.long_recordings,
+        floods.many_files, floods.slow_heads, floods.slow_bodies, floods.hoard_bodies, floods.pax_header,
+        floods.zips_of_zeros, intrusions.refuse_twins, floods.disconnect_clients, floods.long_recordings,
         intrusions.code_in_the_scheduler,
     )
 }  # fmt: skip

@@ -8,7 +8,7 @@ import zipfile
 from phonechain.app import samples
 
 
-def zipped(*members: tuple[str, bytes], level: int = 0) -> bytes:
+def zip_members(*members: tuple[str, bytes], level: int = 0) -> bytes:
     """An archive."""
     out = io.BytesIO()
     kind = zipfile.ZIP_DEFLATED if level else zipfile.ZIP_STORED
@@ -21,4 +21,4 @@ def zipped(*members: tuple[str, bytes], level: int = 0) -> bytes:
 def sample_archive(mark: object = "") -> bytes:
     """One utterance."""
     parts = (("u.flac", samples.AUDIO.read_bytes()), ("u.TextGrid", samples.SEGMENTS.read_bytes()))
-    return zipped(*parts, ("README.md", str(mark).encode()))
+    return zip_members(*parts, ("README.md", str(mark).encode()))

@@ -17,7 +17,7 @@ import httpx
 import numpy as np
 import soundfile
 
-from benchmarks.attack.archives import zipped
+from benchmarks.attack.archives import zip_members
 from benchmarks.attack.target import Check, Target
 from phonechain.app import samples
 
@@ -26,7 +26,7 @@ MIB = 2**20
 
 def zips_of_zeros(target: Target) -> list[Check]:
     """Archives that take long to unpack."""
-    bomb = zipped(*((f"{n}.wav", bytes(200 * MIB)) for n in range(4)), level=1)
+    bomb = zip_members(*((f"{n}.wav", bytes(200 * MIB)) for n in range(4)), level=1)
     with target.client() as client, ThreadPoolExecutor(6) as pool:
 
         def put(_: int) -> int:
@@ -55,7 +55,7 @@ def pax_header(target: Target) -> list[Check]:
     ]
 
 
-def hoarded_bodies(target: Target) -> list[Check]:
+def hoard_bodies(target: Target) -> list[Check]:
     """Forty bodies of 60 MiB, all but their last byte."""
     size = 60 * MIB
     head = (
@@ -129,7 +129,7 @@ def slow_bodies(target: Target) -> list[Check]:
     return dripping(target, head.encode(), b" ")
 
 
-def gone_clients(target: Target) -> list[Check]:
+def disconnect_clients(target: Target) -> list[Check]:
     """200 requests whose clients leave at once."""
     audio = samples.AUDIO.read_bytes()
     form = httpx.Request(

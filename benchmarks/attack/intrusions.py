@@ -41,9 +41,9 @@ def code_in_the_scheduler(target: Target) -> list[Check]:
         for port in ports:
             ran, said = cluster.attempt(port, marker)
             checks.append((f"no code ran through port {port}: {said}", not ran))
-            checks += [(f"port {port} tells {page}", False) for page in PAGES if told(port, page)]
+            checks += [(f"port {port} tells {page}", False) for page in PAGES if is_dask_page(port, page)]
         environments = [Path(f"/proc/{pid}/environ").read_bytes() for pid in target.family()[1:]]
-        state = ended(client, job["id"])
+        state = wait_for_end(client, job["id"])
     return [
         *checks,
         ("ports of the cluster were found", bool(ports)),
@@ -57,7 +57,7 @@ PAGES = ("info/main/workers.html", "json/identity.json", "metrics", "health")
 """What Dask would tell everybody over HTTP."""
 
 
-def told(port: int, page: str) -> bool:
+def is_dask_page(port: int, page: str) -> bool:
     """Whether this port answers with a page of Dask's."""
     try:
         return httpx.get(f"http://127.0.0.1:{port}/{page}", timeout=5).status_code == 200
@@ -78,7 +78,7 @@ def listening(pids: list[int]) -> set[int]:
     return {int(row[1].split(":")[1], 16) for row in rows if row[3] == LISTEN and f"socket:[{row[9]}]" in inodes}
 
 
-def ended(client: httpx.Client, id: str, seconds: float = 240.0) -> str:
+def wait_for_end(client: httpx.Client, id: str, seconds: float = 240.0) -> str:
     """The state in which a job ends."""
     limit = time.monotonic() + seconds
     while (state := client.get(f"/jobs/{id}").json()["state"]) not in ("succeeded", "failed", "cancelled"):
@@ -88,7 +88,7 @@ def ended(client: httpx.Client, id: str, seconds: float = 240.0) -> str:
     return str(state)
 
 
-def refused_twins(target: Target) -> list[Check]:
+def refuse_twins(target: Target) -> list[Check]:
     """Uploads of one archive at the same time, some refused: those taken keep their files, the others leave nothing."""
     with target.client() as client, ThreadPoolExecutor(4) as pool:
         for n in range(6):
@@ -180,7 +180,7 @@ def others_jobs(target: Target) -> list[Check]:
             for host in ("127.0.0.1", "[64:ff9b::7f00:1]", "[::7f00:1]", "169.254.169.254", "[2002:7f00:1::]")
         ]
         denied = other.post("/keys", json={"name": "x", "scopes": ["admin"]}).status_code
-        state = ended(mine, job["id"])
+        state = wait_for_end(mine, job["id"])
     return [
         (f"another's: {seen}, {listed} listed", seen == [404] * 4 and not listed),
         (f"webhooks: {hooks}", hooks == [422] * 5),

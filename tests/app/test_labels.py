@@ -26,7 +26,7 @@ PHONES = [
 WORDS = notation.tier_segments(notation.choose_tier(notation.read(TEXTGRID), "words")[0])
 
 
-def respelled(**labels: str) -> list[tuple[float, float, str]]:
+def respell(**labels: str) -> list[tuple[float, float, str]]:
     return [(start, end, labels.get(label, label)) for start, end, label in PHONES]
 
 
@@ -84,7 +84,7 @@ def test_no_labels_no_folding(client: Client) -> None:
 
 
 def test_unknown_labels_are_counted_with_a_notice(client: Client, usual: dict[str, Any]) -> None:
-    answer = classify(client, respelled(N="PT", K="spn"))
+    answer = classify(client, respell(N="PT", K="spn"))
     count, noise = (sum(label == name for _, _, label in PHONES) for name in ("N", "K"))
     assert answer["folding"]["unknown"] == {"PT": count}
     assert answer["folding"]["unscored"] == {"spn": noise}
@@ -97,7 +97,7 @@ def test_unknown_labels_are_counted_with_a_notice(client: Client, usual: dict[st
 
 @pytest.mark.parametrize("text", ['{"PT": "N"}', "PT\tN\n"])
 def test_a_map_by_hand(client: Client, usual: dict[str, Any], text: str) -> None:
-    answer = classify(client, respelled(N="PT"), map=text)
+    answer = classify(client, respell(N="PT"), map=text)
     assert about_given(answer) == about_given(usual)
     assert {s["compared_as"] for s in answer["segments"] if s["given"] == "PT"} == {"N"}
 
@@ -255,7 +255,7 @@ def test_evaluate_scores_through_the_folding(tmp_path: Path, capfd: pytest.Captu
 
 
 def test_evaluate_takes_a_map(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    root = corpus(tmp_path / "in", respelled(N="PT"), "a")
+    root = corpus(tmp_path / "in", respell(N="PT"), "a")
     by_hand = tmp_path / "map.tsv"
     by_hand.write_text("PT\tN\n")
     assert main(["evaluate", "default", str(root), "--json", "--map", str(by_hand)]) == 0
@@ -264,7 +264,7 @@ def test_evaluate_takes_a_map(tmp_path: Path, capfd: pytest.CaptureFixture[str])
 
 
 def test_the_two_measures_of_doubt_are_ranked_apart(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    root = corpus(tmp_path / "in", respelled(N="PT"), "a")
+    root = corpus(tmp_path / "in", respell(N="PT"), "a")
     table = tmp_path / "all.csv"
     assert main(["label", str(root), "--table", str(table), "--doubtful", "2"]) == 0
     rows = list(csv.DictReader(table.open()))
@@ -279,7 +279,7 @@ def test_the_two_measures_of_doubt_are_ranked_apart(tmp_path: Path, capfd: pytes
 
 
 def test_check_flags_labels_that_look_alike(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    odd = [*respelled()[:-2], (PHONES[-2][0], PHONES[-2][1], "ɡ"), (PHONES[-1][0], PHONES[-1][1], "g")]
+    odd = [*respell()[:-2], (PHONES[-2][0], PHONES[-2][1], "ɡ"), (PHONES[-1][0], PHONES[-1][1], "g")]
     root = corpus(tmp_path / "in", odd, "a")
     main(["check", str(root), "--json"])
     warnings = {w["code"]: w["message"] for w in json.loads(capfd.readouterr().out)["warnings"]}

@@ -151,16 +151,16 @@ def test_keys_and_jobs_are_everybodys(tmp_path: Path) -> None:
     with running(tmp_path, processes=2, admin_key="a" * 20) as service:
         within(60, lambda: len(serving(service)) == 2)
 
-        def asked(headers: dict[str, str]) -> set[int]:
+        def ask(headers: dict[str, str]) -> set[int]:
             return {httpx.get(f"{service.address}/models", headers=headers).status_code for _ in range(12)}
 
         made = httpx.post(f"{service.address}/keys", headers=admin, json={"name": "a", "scopes": ["read"]}).json()
         key = {"Authorization": f"Bearer {made['key']}"}
-        assert asked(key) == {200}
+        assert ask(key) == {200}
         assert httpx.delete(f"{service.address}/keys/{made['id']}", headers=admin).status_code == 204
-        assert asked(key) == {401}
+        assert ask(key) == {401}
         with httpx.Client(base_url=service.address, headers=admin, timeout=60) as client:
-            corpus = speech.zipped(speech.folder(tmp_path / "corpus", 3))
+            corpus = speech.zip_folder(speech.folder(tmp_path / "corpus", 3))
             taken = client.post("/corpora?name=a", content=corpus, headers={"content-type": "application/zip"}).json()
             job = client.post("/jobs", json={"kind": "label", "corpus": taken["id"]}).json()["id"]
             within(120, lambda: client.get(f"/jobs/{job}").json()["state"] not in ("queued", "running"))

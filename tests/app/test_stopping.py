@@ -161,7 +161,7 @@ def test_a_grace_that_is_over(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_jobs_go_back_and_go_on(tmp_path: Path) -> None:
     """A running training is handed back, its stream ends, no worker stays; the next start ends the job."""
-    corpus = speech.zipped(speech.folder(tmp_path / "corpus", 12))
+    corpus = speech.zip_folder(speech.folder(tmp_path / "corpus", 12))
     with running(tmp_path) as service, httpx.Client(base_url=service.address, timeout=60) as client:
         kind = {"content-type": "application/zip"}
         made = client.post("/corpora?name=a", content=corpus, headers=kind).json()

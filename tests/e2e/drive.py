@@ -107,7 +107,7 @@ def label(corpus: str, model: str) -> None:
     start(kind="label", corpus=corpus, model=model, formats=["textgrid", "htk"])
 
 
-def left(job: str, states: frozenset[str], seconds: str, pause: float) -> Any:
+def wait_to_leave(job: str, states: frozenset[str], seconds: str, pause: float) -> Any:
     """The job, once it is in none of the states."""
     limit = time.monotonic() + float(seconds)
     while (found := get(f"/jobs/{job}"))["state"] in states:
@@ -118,7 +118,7 @@ def left(job: str, states: frozenset[str], seconds: str, pause: float) -> Any:
 
 
 def wait(job: str, seconds: str) -> None:
-    found = left(job, GOING, seconds, 0.5)
+    found = wait_to_leave(job, GOING, seconds, 0.5)
     if found["state"] != "succeeded":
         sys.exit(f"expected a job that succeeds, got {json.dumps(found)}")
 
@@ -129,7 +129,7 @@ def state(job: str) -> None:
 
 
 def running(job: str, seconds: str) -> None:
-    found = left(job, frozenset({"queued"}), seconds, 0.1)
+    found = wait_to_leave(job, frozenset({"queued"}), seconds, 0.1)
     if found["state"] != "running":
         sys.exit(f"expected a running job, got one that is {found['state']}")
 

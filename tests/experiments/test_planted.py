@@ -11,7 +11,7 @@ from experiments.planted import (
     PAIRS,
     STEP,
     confusable_labels,
-    moved_boundaries,
+    move_boundaries,
     precision,
     random_labels,
 )
@@ -42,7 +42,7 @@ def test_planted_labels_are_wrong_where_it_says_and_nowhere_else() -> None:
 
 def test_moved_boundaries_leave_segments_in_order() -> None:
     given = segments()
-    one = moved_boundaries(given, LABELS, 0.05, np.random.default_rng(1))
+    one = move_boundaries(given, LABELS, 0.05, np.random.default_rng(1))
     moves = [abs(a.end - b.end) for a, b in zip(given, one.segments, strict=True)][:-1]
     assert [m > 1e-9 for m in moves] == one.wrong.tolist()
     assert [m for m in moves if m > 1e-9] == pytest.approx([STEP] * int(one.wrong.sum()))

@@ -22,7 +22,7 @@ EVERY = 5.0
 """Seconds between two lines of progress."""
 
 
-def mutated(draw: random.Random, pool: Sequence[bytes], pieces: Sequence[bytes]) -> bytes:
+def mutate(draw: random.Random, pool: Sequence[bytes], pieces: Sequence[bytes]) -> bytes:
     """One of the pool, changed in a few places: bytes lost, repeated, flipped, replaced, taken from another."""
     data = bytearray(draw.choice(pool))
     for _ in range(draw.choice((1, 1, 2, 3, 8))):
@@ -90,14 +90,14 @@ class Watch:
             yield
         except BaseException as error:
             if not isinstance(error, KeyboardInterrupt):
-                error.add_note(self._kept(number, data))
+                error.add_note(self._keep(number, data))
             raise
         finally:
             self._at = None
         spent, grown = time.process_time() - began, _peak() - self._memory
         self.slowest = max(self.slowest, spent)
-        assert spent < LONGEST, f"expected at most {LONGEST} s, got {spent:.1f} s; {self._kept(number, data)}"
-        assert grown < MEMORY, f"expected at most {MEMORY >> 20} MB more, got {grown >> 20}; {self._kept(number, data)}"
+        assert spent < LONGEST, f"expected at most {LONGEST} s, got {spent:.1f} s; {self._keep(number, data)}"
+        assert grown < MEMORY, f"expected at most {MEMORY >> 20} MB more, got {grown >> 20}; {self._keep(number, data)}"
         if self.tell and time.monotonic() - self._told > EVERY:
             self._told = time.monotonic()
             print(f"{self.name}: {number + 1} of {self.count}, {self._so_far()}", flush=True)
@@ -118,7 +118,7 @@ class Watch:
             f"{time.monotonic() - self.begun:.0f} s"
         )
 
-    def _kept(self, number: int, data: bytes) -> str:
+    def _keep(self, number: int, data: bytes) -> str:
         self._ended.set()
         self.file.write_bytes(data)
         return f"input {number} of seed {self.seed} of {self.name}, kept in {self.file}"
@@ -128,7 +128,7 @@ class Watch:
         while not self._ended.wait(1.0):
             at = self._at
             if at is not None and time.monotonic() - at[2] > HANG:
-                print(f"hangs: {self._kept(at[0], at[1])}", flush=True)
+                print(f"hangs: {self._keep(at[0], at[1])}", flush=True)
                 os._exit(70)
 
 

@@ -37,14 +37,14 @@ def click_times(samples: NDArray[np.float32], rate: int) -> list[float]:
     return times
 
 
-def written(samples: NDArray, rate: int, container: str = "WAV", subtype: str | None = None, **more: str) -> bytes:
+def write_sound(samples: NDArray, rate: int, container: str = "WAV", subtype: str | None = None, **more: str) -> bytes:
     """Through libsndfile, `[n]` or `[n, channels]`."""
     file = io.BytesIO()
     soundfile.write(file, samples, rate, format=container, subtype=subtype, **more)
     return file.getvalue()
 
 
-def encoded(
+def encode_sound(
     samples: NDArray[np.float32],
     rate: int,
     container: str,

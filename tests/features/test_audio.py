@@ -21,7 +21,7 @@ from phonechain.features.errors import (
     TruncatedAudio,
     UnrecognisedAudio,
 )
-from tests.features.soundfiles import CLICKS, click_times, clicks, encoded, riff, silent_film, sphere, written
+from tests.features.soundfiles import CLICKS, click_times, clicks, encode_sound, riff, silent_film, sphere, write_sound
 from tests.features.speechlike import speechlike
 
 SPEECH = speechlike(16000, 1.0)
@@ -64,7 +64,7 @@ def codes(audio: Audio) -> list[str]:
     ],
 )
 def test_containers_and_sample_types(container: str, subtype: str, tolerance: float) -> None:
-    audio = decode(written(SPEECH, 16000, container, subtype))
+    audio = decode(write_sound(SPEECH, 16000, container, subtype))
     assert (audio.rate, audio.channels) == (16000, 1)
     assert audio.samples.dtype == np.float32
     assert len(SPEECH) <= len(audio.samples) <= len(SPEECH) + 1024  # ADPCM fills its last block
@@ -100,7 +100,7 @@ def test_sphere_of_both_byte_orders(order: str) -> None:
     ],
 )
 def test_sound_keeps_its_time(container: str, codec: str, rate: int, title: str) -> None:
-    audio = decode(encoded(clicks(rate), rate, container, codec))
+    audio = decode(encode_sound(clicks(rate), rate, container, codec))
     assert audio.format == title
     assert click_times(audio.samples, audio.rate) == pytest.approx(
         CLICKS, abs=0.008 if codec.endswith("amrnb") else 1e-3
@@ -135,7 +135,7 @@ def test_a_wav_of_64_bit_integers() -> None:
 )
 def test_a_file_that_hides_its_encoders_delay_says_so(container: str, codec: str, options: dict, shift: int) -> None:
     rate = 48000 if codec == "ac3" else 16000
-    data = encoded(clicks(rate), rate, container, codec, options=options, bits=64000 if codec == "mp2" else None)
+    data = encode_sound(clicks(rate), rate, container, codec, options=options, bits=64000 if codec == "mp2" else None)
     audio = decode(data)
     late = np.array(click_times(audio.samples, audio.rate)) - CLICKS
     assert late == pytest.approx(shift / rate, abs=1e-3)
@@ -146,34 +146,34 @@ def test_a_file_that_hides_its_encoders_delay_says_so(container: str, codec: str
 
 @pytest.mark.parametrize("rate", [11025, 44100, 48000])
 def test_the_length_is_the_files_at_any_rate(rate: int) -> None:
-    data = written(speechlike(rate, 0.7)[:-3], rate)
+    data = write_sound(speechlike(rate, 0.7)[:-3], rate)
     audio = decode(data, rate=16000)
     assert audio.duration == decode(data).duration == (round(0.7 * rate) - 3) / rate
     assert (audio.rate, audio.source_rate, audio.source_samples) == (16000, rate, round(0.7 * rate) - 3)
 
 
 def test_a_packet_before_the_sync_bytes_of_a_camera(tmp_path: Path) -> None:
-    plain = encoded(clicks(16000), 16000, "mpegts", "aac")
+    plain = encode_sound(clicks(16000), 16000, "mpegts", "aac")
     timed = b"".join(b"\0\0\0\0" + plain[at : at + 188] for at in range(0, len(plain), 188))
     np.testing.assert_array_equal(decode(timed).samples, decode(plain).samples)
 
 
 def test_lost_packets_become_silence() -> None:
-    audio = decode(encoded(clicks(48000), 48000, "webm", "libopus", drop=range(40, 50)))
+    audio = decode(encode_sound(clicks(48000), 48000, "webm", "libopus", drop=range(40, 50)))
     assert click_times(audio.samples, audio.rate) == pytest.approx(CLICKS, abs=2e-3)
     (notice,) = [notice for notice in audio.notices if notice.code == "audio-gaps"]
     assert notice.value == pytest.approx(0.2, abs=0.002)
 
 
 def test_bytes_and_path_agree_and_the_name_is_not_asked(tmp_path: Path) -> None:
-    data = written(SPEECH, 16000, "FLAC")
+    data = write_sound(SPEECH, 16000, "FLAC")
     path = tmp_path / "sound.wav.txt"
     path.write_bytes(data)
     np.testing.assert_array_equal(decode(path).samples, decode(data).samples)
 
 
 def test_an_id3_tag_before_a_flac(tmp_path: Path) -> None:
-    tagged = b"ID3\x04\x00\x00\x00\x00\x00\x14" + bytes(20) + written(SPEECH, 16000, "FLAC")
+    tagged = b"ID3\x04\x00\x00\x00\x00\x00\x14" + bytes(20) + write_sound(SPEECH, 16000, "FLAC")
     assert decode(tagged).format == "FLAC PCM_16"
 
 
@@ -182,7 +182,7 @@ def test_an_id3_tag_before_a_flac(tmp_path: Path) -> None:
 
 def test_channels_are_picked_or_mixed() -> None:
     both = np.stack([SPEECH, 0.5 * SPEECH], axis=1)
-    data = written(both, 16000, "WAV", "FLOAT")
+    data = write_sound(both, 16000, "WAV", "FLOAT")
     np.testing.assert_array_equal(decode(data, channel=0).samples, SPEECH)
     np.testing.assert_array_equal(decode(data, channel=1).samples, both[:, 1])
     np.testing.assert_allclose(decode(data).samples, both.mean(axis=1), atol=1e-7)
@@ -192,7 +192,7 @@ def test_channels_are_picked_or_mixed() -> None:
 
 @pytest.mark.parametrize("channel", [2, -1, "left", None, True])
 def test_a_channel_that_is_not_there(channel: object) -> None:
-    data = written(np.stack([SPEECH, SPEECH], axis=1), 16000)
+    data = write_sound(np.stack([SPEECH, SPEECH], axis=1), 16000)
     with pytest.raises(ChannelError, match=f"expected 'mix' or a channel from 0 to 1, got {channel}") as caught:
         decode(data, channel=channel)  # type: ignore[arg-type]
     assert caught.value.limit == 1
@@ -201,7 +201,7 @@ def test_a_channel_that_is_not_there(channel: object) -> None:
 @pytest.mark.parametrize("rate", [8000, 11025, 22050, 44100, 48000, 96000])
 def test_decoding_at_a_rate_equals_resampling_afterwards(rate: int) -> None:
     sound = speechlike(rate, 0.8)
-    data = written(np.tile(sound, 15), rate, "WAV", "FLOAT")  # several blocks at the higher rates
+    data = write_sound(np.tile(sound, 15), rate, "WAV", "FLOAT")  # several blocks at the higher rates
     at_once = decode(data, rate=16000)
     plain = decode(data)
     assert (at_once.rate, plain.rate) == (16000, rate)
@@ -258,7 +258,7 @@ def test_a_sphere_header_with_a_broken_count_is_not_believed(count: str) -> None
 
 
 def test_a_flac_without_a_length_is_decoded_to_its_end() -> None:
-    data = bytearray(written(SPEECH, 16000, "FLAC"))
+    data = bytearray(write_sound(SPEECH, 16000, "FLAC"))
     data[21:26] = bytes([data[21] & 0xF0, 0, 0, 0, 0])
     audio = decode(bytes(data))
     assert audio.duration == 1.0
@@ -270,12 +270,12 @@ def test_a_flac_without_a_length_is_decoded_to_its_end() -> None:
     [
         (riff(PCM)[:20000], 0.62),
         (riff(PCM)[:-2000], 0.93),
-        (written(SPEECH, 16000, "FLAC")[:-6000], 0.5),
-        (written(np.tile(SPEECH, 8), 16000, "OGG", "VORBIS")[:-4000], 4.0),
-        (encoded(SPEECH, 16000, "mp3", "libmp3lame")[:-2000], 0.3),
-        (encoded(SPEECH, 16000, "webm", "libopus")[:-4000], 0.3),
-        (written(SPEECH, 16000, "AIFF")[:20000], 0.62),
-        (written(SPEECH, 16000, "NIST")[:20000], 0.59),
+        (write_sound(SPEECH, 16000, "FLAC")[:-6000], 0.5),
+        (write_sound(np.tile(SPEECH, 8), 16000, "OGG", "VORBIS")[:-4000], 4.0),
+        (encode_sound(SPEECH, 16000, "mp3", "libmp3lame")[:-2000], 0.3),
+        (encode_sound(SPEECH, 16000, "webm", "libopus")[:-4000], 0.3),
+        (write_sound(SPEECH, 16000, "AIFF")[:20000], 0.62),
+        (write_sound(SPEECH, 16000, "NIST")[:20000], 0.59),
     ],
     ids=["wav", "wav by a little", "flac", "ogg", "mp3", "webm", "aiff", "sphere"],
 )
@@ -290,11 +290,11 @@ def test_truncated_files_give_what_they_hold_and_say_so(data: bytes, seconds: fl
     "data",
     [
         riff(PCM)[:30],
-        written(SPEECH, 16000, "FLAC")[:60],
-        written(SPEECH, 16000, "OGG", "OPUS")[:100],
-        encoded(SPEECH, 16000, "mp4", "aac")[:3000],
-        encoded(SPEECH, 16000, "webm", "libopus")[:60],
-        written(SPEECH, 16000, "NIST")[:100],
+        write_sound(SPEECH, 16000, "FLAC")[:60],
+        write_sound(SPEECH, 16000, "OGG", "OPUS")[:100],
+        encode_sound(SPEECH, 16000, "mp4", "aac")[:3000],
+        encode_sound(SPEECH, 16000, "webm", "libopus")[:60],
+        write_sound(SPEECH, 16000, "NIST")[:100],
         b"fLaC" + bytes(100),
         b"#!AMR\n",
         b"\x00\x00\x00\x18ftypmp42",
@@ -355,7 +355,7 @@ def test_shortened_sphere_names_the_program_that_helps() -> None:
 
 @pytest.mark.parametrize(
     "data",
-    [b"", riff(b""), riff(b"", claims=0) + b"LIST\x04\x00\x00\x00INFO", written(SPEECH[:0], 16000, "AIFF")],
+    [b"", riff(b""), riff(b"", claims=0) + b"LIST\x04\x00\x00\x00INFO", write_sound(SPEECH[:0], 16000, "AIFF")],
     ids=["nothing", "wav", "wav with a chunk", "aiff"],
 )
 def test_no_samples(data: bytes) -> None:
@@ -375,7 +375,7 @@ def test_non_finite_samples_are_refused_with_the_first_index(bad: float) -> None
     both = np.zeros((1000, 2), dtype=np.float32)
     both[700, 0] = both[321, 1] = bad
     with pytest.raises(NonFiniteAudio, match="at sample 321 of channel 1") as caught:
-        decode(written(both, 16000, "WAV", "FLOAT"))
+        decode(write_sound(both, 16000, "WAV", "FLOAT"))
     assert caught.value.value == 321
 
 
@@ -383,7 +383,7 @@ def test_non_finite_samples_are_refused_with_the_first_index(bad: float) -> None
 
 
 def silence(seconds: int, rate: int = 16000) -> bytes:
-    return written(np.zeros(seconds * rate, dtype=np.int16), rate, "FLAC")
+    return write_sound(np.zeros(seconds * rate, dtype=np.int16), rate, "FLAC")
 
 
 def test_the_cap_holds_by_the_header() -> None:
@@ -405,7 +405,7 @@ def test_the_cap_holds_against_a_header_that_hides_the_length() -> None:
 
 
 def test_a_header_does_not_decide_how_much_memory_is_taken() -> None:
-    data = bytearray(written(SPEECH, 16000, "FLAC"))
+    data = bytearray(write_sound(SPEECH, 16000, "FLAC"))
     data[21:26] = bytes([data[21] & 0xF0, 0x7F, 0xFF, 0xFF, 0xFF])
     tracemalloc.start()
     audio = decode(bytes(data), max_seconds=1e9)
@@ -420,36 +420,36 @@ def test_a_header_does_not_decide_how_much_memory_is_taken() -> None:
 
 
 def test_plain_speech_has_no_notices() -> None:
-    assert not decode(written(SPEECH, 16000)).notices
-    assert not decode(written(speechlike(48000, 1.0), 48000), rate=16000).notices
+    assert not decode(write_sound(SPEECH, 16000)).notices
+    assert not decode(write_sound(speechlike(48000, 1.0), 48000), rate=16000).notices
 
 
 def test_digital_silence() -> None:
-    audio = decode(written(np.zeros(16000), 16000))
+    audio = decode(write_sound(np.zeros(16000), 16000))
     assert codes(audio) == ["audio-silent"]
     half = np.concatenate([SPEECH, np.zeros(16000, dtype=np.float32)])
-    (notice,) = decode(written(half, 16000)).notices
+    (notice,) = decode(write_sound(half, 16000)).notices
     assert notice.code == "audio-silent"
     assert notice.value == pytest.approx(0.5, abs=0.01)
 
 
 def test_clipping() -> None:
-    (notice,) = decode(written(np.clip(20 * SPEECH, -1, 1), 16000)).notices
+    (notice,) = decode(write_sound(np.clip(20 * SPEECH, -1, 1), 16000)).notices
     assert notice.code == "audio-clipped"
     assert notice.value == (np.abs(20 * SPEECH) >= 0.9995).sum()
-    assert not decode(written(SPEECH / np.abs(SPEECH).max(), 16000)).notices  # normalised is not clipped
+    assert not decode(write_sound(SPEECH / np.abs(SPEECH).max(), 16000)).notices  # normalised is not clipped
 
 
 def test_samples_over_full_scale() -> None:
-    over = decode(written(1.5 * SPEECH / np.abs(SPEECH).max(), 16000, "WAV", "FLOAT"))
+    over = decode(write_sound(1.5 * SPEECH / np.abs(SPEECH).max(), 16000, "WAV", "FLOAT"))
     assert np.abs(over.samples).max() == 1
-    integers = decode(written(np.round(SPEECH * 32767), 16000, "WAV", "FLOAT"))
+    integers = decode(write_sound(np.round(SPEECH * 32767), 16000, "WAV", "FLOAT"))
     assert codes(integers) == ["audio-scaled"]
     np.testing.assert_allclose(integers.samples, SPEECH / np.abs(SPEECH).max(), atol=1e-4)
 
 
 def test_dc_offset() -> None:
-    (notice,) = decode(written(SPEECH + 0.05, 16000)).notices
+    (notice,) = decode(write_sound(SPEECH + 0.05, 16000)).notices
     assert notice.code == "audio-dc-offset"
     assert notice.value == pytest.approx(0.05, abs=0.002)
 
@@ -457,23 +457,23 @@ def test_dc_offset() -> None:
 def test_quiet_sound() -> None:
     """Its level is named; what is a little quieter than usual has no notice."""
     loud = SPEECH / np.abs(SPEECH).max()
-    (notice,) = decode(written(loud * 10 ** (-46 / 20), 16000)).notices
+    (notice,) = decode(write_sound(loud * 10 ** (-46 / 20), 16000)).notices
     assert (notice.code, notice.value, notice.limit) == ("audio-quiet", pytest.approx(-46, abs=0.1), -35.0)
     assert "46 dB below full scale" in notice.message
-    assert not decode(written(loud * 10 ** (-34 / 20), 16000)).notices
+    assert not decode(write_sound(loud * 10 ** (-34 / 20), 16000)).notices
 
 
 def test_telephone_band() -> None:
     """8 kHz sound, as it is and put into a 16 kHz file."""
     narrow = speechlike(16000, 2.0)[::2]  # folded, but what matters is where it ends
     for audio in (
-        decode(written(narrow, 8000)),
-        decode(written(narrow, 8000), rate=16000),
-        decode(written(resample(narrow, 8000, 16000), 16000)),
+        decode(write_sound(narrow, 8000)),
+        decode(write_sound(narrow, 8000), rate=16000),
+        decode(write_sound(resample(narrow, 8000, 16000), 16000)),
     ):
         (notice,) = [n for n in audio.notices if n.code == "audio-bandwidth"]
         assert notice.value == pytest.approx(4000, abs=150)
-    assert not decode(written(narrow, 8000), rate=8000).notices
+    assert not decode(write_sound(narrow, 8000), rate=8000).notices
 
 
 @pytest.mark.parametrize(
@@ -487,7 +487,7 @@ def test_telephone_band() -> None:
     ids=["quiet", "silent", "other speaker", "inverted"],
 )
 def test_channels_that_differ(right: np.ndarray, said: str) -> None:
-    data = written(np.stack([SPEECH, right], axis=1), 16000, "WAV", "FLOAT")
+    data = write_sound(np.stack([SPEECH, right], axis=1), 16000, "WAV", "FLOAT")
     (notice,) = [n for n in decode(data).notices if n.code == "audio-channels-differ"]
     assert said in notice.message
     assert "audio-channels-differ" not in codes(decode(data, channel=0))
@@ -497,17 +497,17 @@ def test_channels_that_differ(right: np.ndarray, said: str) -> None:
 
 SEEDS = [
     riff(PCM[:4000]),
-    written(np.stack([SPEECH, SPEECH], axis=1)[:3000], 16000, "WAVEX", "PCM_24"),
-    written(SPEECH[:4000], 16000, "WAV", "MS_ADPCM"),
-    written(SPEECH[:4000], 16000, "AIFF"),
-    written(SPEECH[:4000], 16000, "NIST"),
-    written(SPEECH[:4000], 16000, "FLAC"),
-    written(SPEECH[:4000], 16000, "OGG", "VORBIS"),
-    written(SPEECH[:4000], 16000, "OGG", "OPUS"),
-    encoded(SPEECH[:4000], 16000, "mp3", "libmp3lame"),
-    encoded(SPEECH[:4000], 16000, "mp4", "aac"),
-    encoded(SPEECH[:4000], 16000, "webm", "libopus"),
-    encoded(speechlike(8000, 0.5), 8000, "amr", "libopencore_amrnb"),
+    write_sound(np.stack([SPEECH, SPEECH], axis=1)[:3000], 16000, "WAVEX", "PCM_24"),
+    write_sound(SPEECH[:4000], 16000, "WAV", "MS_ADPCM"),
+    write_sound(SPEECH[:4000], 16000, "AIFF"),
+    write_sound(SPEECH[:4000], 16000, "NIST"),
+    write_sound(SPEECH[:4000], 16000, "FLAC"),
+    write_sound(SPEECH[:4000], 16000, "OGG", "VORBIS"),
+    write_sound(SPEECH[:4000], 16000, "OGG", "OPUS"),
+    encode_sound(SPEECH[:4000], 16000, "mp3", "libmp3lame"),
+    encode_sound(SPEECH[:4000], 16000, "mp4", "aac"),
+    encode_sound(SPEECH[:4000], 16000, "webm", "libopus"),
+    encode_sound(speechlike(8000, 0.5), 8000, "amr", "libopencore_amrnb"),
 ]
 
 

@@ -18,8 +18,8 @@ import pytest
 from phonechain.features.audio.checks import FULL_SCALE
 from phonechain.features.audio.reader import Audio, decode
 from phonechain.features.errors import PhonechainError
-from tests.features.fuzz import Watch, mutated
-from tests.features.soundfiles import encoded, riff, silent_film, sphere, written
+from tests.features.fuzz import Watch, mutate
+from tests.features.soundfiles import encode_sound, riff, silent_film, sphere, write_sound
 from tests.features.speechlike import speechlike
 
 SECONDS = 30.0
@@ -55,10 +55,10 @@ def seeds() -> tuple[bytes, ...]:
         riff(pcm),
         riff(pcm, claims=0xFFFFFFFF),
         sphere(pcm, sample_rate="16000", channel_count="1", sample_n_bytes="2", sample_byte_format="01"),
-        *(written(speech if kind != "PCM_24" else stereo, 16000, name, kind) for name, kind in plain),
-        *(encoded(speech, 16000, name, codec) for name, codec in through_ffmpeg),
-        encoded(speechlike(44100, 0.25), 44100, "asf", "wmav2", bits=64000),
-        encoded(speechlike(8000, 0.25), 8000, "amr", "libopencore_amrnb"),
+        *(write_sound(speech if kind != "PCM_24" else stereo, 16000, name, kind) for name, kind in plain),
+        *(encode_sound(speech, 16000, name, codec) for name, codec in through_ffmpeg),
+        encode_sound(speechlike(44100, 0.25), 44100, "asf", "wmav2", bits=64000),
+        encode_sound(speechlike(8000, 0.25), 8000, "amr", "libopencore_amrnb"),
         silent_film(),
     )
 
@@ -70,10 +70,10 @@ def mutations(seed: int, count: int) -> Iterator[bytes]:
     heads = [data[:200] for data in pool]
     for k in range(count):
         if k % 2:
-            yield mutated(draw, pool, PIECES)
+            yield mutate(draw, pool, PIECES)
         else:
             chosen = draw.randrange(len(pool))
-            yield mutated(draw, heads[chosen : chosen + 1], PIECES) + pool[chosen][200:]
+            yield mutate(draw, heads[chosen : chosen + 1], PIECES) + pool[chosen][200:]
 
 
 def survive(data: bytes, k: int) -> bool:

@@ -15,7 +15,7 @@ from tests.features.speechlike import speechlike
 RATE = 22050
 
 
-def encoded(samples, form, subtype):
+def encode(samples, form, subtype):
     out = io.BytesIO()
     soundfile.write(out, samples, RATE, format=form, subtype=subtype)
     return out.getvalue()
@@ -28,17 +28,17 @@ def samples():
 
 @pytest.fixture(scope="module")
 def mp3(samples):
-    return encoded(samples, "MP3", "MPEG_LAYER_III")
+    return encode(samples, "MP3", "MPEG_LAYER_III")
 
 
-def tagged(body, padding):
+def add_tag(body, padding):
     return b"ID3\x03\x00\x00" + bytes([0, 0, 0, 10]) + b"\0" * 10 + b"\0" * padding + body
 
 
 @pytest.mark.parametrize("zeros", [1, 300, 4096, 70_000])
 @pytest.mark.parametrize("behind", ["zeros", "tag"])
 def test_an_mp3_behind_zero_bytes_is_not_late(mp3, zeros, behind, tmp_path):
-    data = b"\0" * zeros + mp3 if behind == "zeros" else tagged(mp3, zeros)
+    data = b"\0" * zeros + mp3 if behind == "zeros" else add_tag(mp3, zeros)
     known, _ = soundfile.read(io.BytesIO(mp3), dtype="float32")
     file = tmp_path / "a.mp3"
     file.write_bytes(data)
@@ -60,7 +60,7 @@ def test_zeros_alone_are_no_sound():
 @pytest.mark.parametrize("subtype", ["PCM_16", "PCM_24", "FLOAT", "ULAW"])
 @pytest.mark.parametrize("text", [b"odd", b"INFOx", b"a longer chunk of an odd length "[:31]])
 def test_a_chunk_without_its_padding_byte(samples, subtype, text):
-    data = encoded(samples, "WAV", subtype)
+    data = encode(samples, "WAV", subtype)
     at = data.index(b"data")
     broken = data[:at] + b"LIST" + struct.pack("<I", len(text)) + text + data[at:]
     whole, repaired = decode(data), decode(broken)

@@ -16,7 +16,7 @@ def utterance(name: str, labels: str, speaker: str | None = None) -> Utterance:
     return Utterance(name, None, segments, speaker)  # type: ignore[arg-type]
 
 
-def answered(labels: str, shift: float = 0.0) -> list[Segment]:
+def make_answers(labels: str, shift: float = 0.0) -> list[Segment]:
     return [Segment(0.1 * n + shift, 0.1 * (n + 1) + shift, label) for n, label in enumerate(labels.split())]
 
 
@@ -24,14 +24,14 @@ CORPUS = [utterance("u", "a b a", "amy"), utterance("v", "b b", "bob"), utteranc
 
 
 def test_errors_are_marked_segment_by_segment() -> None:
-    found = mark_answers("x", {"u": answered("a a a"), "w": answered("b a")}, CORPUS)
+    found = mark_answers("x", {"u": make_answers("a a a"), "w": make_answers("b a")}, CORPUS)
     assert found.wrong == {("u", 0.0): False, ("u", 0.1): True, ("u", 0.2): False, ("w", 0.0): True, ("w", 0.1): False}
     assert found.folding == ()
 
 
 @pytest.mark.parametrize(("shift", "count"), [(0.004, 3), (-0.004, 3), (0.006, 0), (0.05, 0)])
 def test_answers_are_found_by_their_times_within_rounding(shift: float, count: int) -> None:
-    answers = {"u": answered("a b a", shift), "v": answered("b b")}
+    answers = {"u": make_answers("a b a", shift), "v": make_answers("b b")}
     assert len(mark_answers("x", answers, CORPUS).wrong) == count + 2
 
 
@@ -43,21 +43,21 @@ def test_the_nearest_of_several_answers_is_taken() -> None:
 
 def test_given_labels_are_compared_with_answers_as_with_a_model() -> None:
     corpus = [utterance("u", "AH0 B K noise", "amy")]
-    found = mark_answers("x", {"u": answered("AH B B AH")}, corpus)
+    found = mark_answers("x", {"u": make_answers("AH B B AH")}, corpus)
     assert found.folding == ("stress",)
     assert list(found.wrong.values()) == [False, False]
     assert found.never == {("u", 0.2)}  # K, which it never answers
     assert (found.unknown, found.unscored) == ({"K": 1}, {"noise": 1})
-    mapped = mark_answers("x", {"u": answered("AH B B AH")}, corpus, mapping={"K": "B"})
+    mapped = mark_answers("x", {"u": make_answers("AH B B AH")}, corpus, mapping={"K": "B"})
     assert list(mapped.wrong.values()) == [False, False, False]
     with pytest.raises(PhoneSetError, match="expected a label of the model for 'K', or - for none, got 'G'"):
-        mark_answers("x", {"u": answered("AH B B AH")}, corpus, mapping={"K": "G"})
+        mark_answers("x", {"u": make_answers("AH B B AH")}, corpus, mapping={"K": "G"})
 
 
 def test_a_label_that_is_never_answered_is_an_error_unless_the_other_is_a_model_without_it() -> None:
     corpus = [utterance("u", "a b c", "amy")]
-    a = mark_answers("a", {"u": answered("a b b")}, corpus)
-    b = mark_answers("b", {"u": answered("a b c")}, corpus)
+    a = mark_answers("a", {"u": make_answers("a b b")}, corpus)
+    b = mark_answers("b", {"u": make_answers("a b c")}, corpus)
     found = compare_marks(a, b, corpus)
     assert (found.a.errors, found.b.errors, found.tests.segments) == (1, 0, 3)
     neither = compare_marks(a, a, corpus)
@@ -68,16 +68,16 @@ def test_a_label_that_is_never_answered_is_an_error_unless_the_other_is_a_model_
 
 
 def test_systems_are_compared_where_both_answered() -> None:
-    a = mark_answers("a", {"u": answered("a b a"), "v": answered("b b")}, CORPUS)
-    b = mark_answers("b", {"v": answered("a b"), "w": answered("a a")}, CORPUS)
+    a = mark_answers("a", {"u": make_answers("a b a"), "v": make_answers("b b")}, CORPUS)
+    b = mark_answers("b", {"v": make_answers("a b"), "w": make_answers("a a")}, CORPUS)
     found = compare_marks(a, b, CORPUS)
     assert (found.utterances, found.speakers, found.over) == (1, 1, "speaker")
     assert (found.a.per, found.b.per, found.tests.difference) == (0.0, 0.5, 0.5)
     assert (found.a.missing, found.b.missing) == (2, 3)
     json.dumps(found.as_dict(), allow_nan=False)
-    only_v = mark_answers("b", {"v": answered("a b")}, CORPUS)
+    only_v = mark_answers("b", {"v": make_answers("a b")}, CORPUS)
     with pytest.raises(CorpusError, match="segments that a and b both answer, got none"):
-        compare_marks(mark_answers("a", {"u": answered("a b a")}, CORPUS), only_v, CORPUS)
+        compare_marks(mark_answers("a", {"u": make_answers("a b a")}, CORPUS), only_v, CORPUS)
 
 
 def test_the_figures_are_those_of_the_tests_on_the_units_that_are_asked_for() -> None:
@@ -99,7 +99,7 @@ def test_the_figures_are_those_of_the_tests_on_the_units_that_are_asked_for() ->
 
 def test_speakers_that_are_not_all_known_make_utterances_the_units() -> None:
     corpus = [*CORPUS, utterance("x", "a", None)]
-    a = mark_answers("a", {"u": answered("a b a")}, corpus)
+    a = mark_answers("a", {"u": make_answers("a b a")}, corpus)
     found = compare_marks(a, a, corpus)
     assert (found.over, found.speakers) == ("utterance", None)
     with pytest.raises(CorpusError, match="expected a speaker for every utterance, got none for 1 of 4"):
@@ -109,11 +109,11 @@ def test_speakers_that_are_not_all_known_make_utterances_the_units() -> None:
 def test_dropped_and_unlabelled_segments_do_not_count() -> None:
     corpus = [utterance("u", "a b q", "amy")]
     corpus[0].segments.append(Segment(0.3, 0.4, None))
-    a = mark_answers("a", {"u": answered("a b q a")}, corpus, drop=["q"])
+    a = mark_answers("a", {"u": make_answers("a b q a")}, corpus, drop=["q"])
     found = compare_marks(a, a, corpus, drop=["q"])
     assert (found.tests.segments, found.a.missing) == (2, 0)
 
 
 def test_answers_to_another_corpus_are_refused() -> None:
     with pytest.raises(CorpusError, match="answers to segments of the corpus in x, got none"):
-        mark_answers("x", {"other": answered("a")}, CORPUS)
+        mark_answers("x", {"other": make_answers("a")}, CORPUS)

@@ -28,13 +28,15 @@ LABELS = list("abcde")
 AUGMENTED = preset("blstm-ho-lc-crf").training.augmentation
 
 
-def made(items: list[Featurised], augmentation: AugmentationSettings | None = None, cut: bool = True) -> Dataset:
+def make_dataset(
+    items: list[Featurised], augmentation: AugmentationSettings | None = None, cut: bool = True
+) -> Dataset:
     normal = Normaliser.fit_inputs([i.inputs for i in items], FEATURES, normalise="any")
     small = [replace(i, inputs=i.inputs.reduce_to(FEATURES)) for i in items]
     return dataset(small, LABELS, normal, features=FEATURES, augmentation=augmentation, cut=cut)
 
 
-def joined(items: list[Featurised]) -> Featurised:
+def join(items: list[Featurised]) -> Featurised:
     """One long recording of all of them."""
     shift, segments, frames, rows = 0.0, [], [], []
     for i in items:
@@ -51,7 +53,7 @@ def joined(items: list[Featurised]) -> Featurised:
 
 
 def test_an_epochs_batches_hold_every_sequence_once_within_the_limits() -> None:
-    data = made(corpus(150, 1))
+    data = make_dataset(corpus(150, 1))
     plan = data.plan(32, 120, 1, np.random.default_rng(0))
     assert sorted(np.concatenate(plan).tolist()) == list(range(len(data)))
     assert max(len(p) for p in plan) <= 32
@@ -63,15 +65,15 @@ def test_an_epochs_batches_hold_every_sequence_once_within_the_limits() -> None:
 def test_a_long_recording_gets_as_many_updates_as_the_same_in_many() -> None:
     """The issue's case: what counts is how much speech there is, not in how many files."""
     many = corpus(400, 1)
-    few = [joined(many[at : at + 67]) for at in range(0, 400, 67)]
-    steps = [len(made(items).plan(32, 2000, 40, np.random.default_rng(0))) for items in (many, few)]
+    few = [join(many[at : at + 67]) for at in range(0, 400, 67)]
+    steps = [len(make_dataset(items).plan(32, 2000, 40, np.random.default_rng(0))) for items in (many, few)]
     assert abs(steps[0] - steps[1]) <= 0.25 * steps[0]
-    uncut = len(made(few, cut=False).plan(32, 2000, 40, np.random.default_rng(0)))
+    uncut = len(make_dataset(few, cut=False).plan(32, 2000, 40, np.random.default_rng(0)))
     assert uncut <= 6 < 0.5 * steps[1]
 
 
 def test_a_small_corpus_is_trained_in_smaller_batches_down_to_a_limit() -> None:
-    data = made(corpus(60, 1))
+    data = make_dataset(corpus(60, 1))
     plan = data.plan(32, 2000, 40, np.random.default_rng(0))
     assert len(plan) > 60 / 32 + 1
     assert np.mean([data.lengths[p].sum() for p in plan]) > SMALLEST_BATCH / 2
@@ -103,7 +105,7 @@ def test_without_gaps_it_is_cut_after_the_longest_segment() -> None:
 
 
 def test_at_most_two_in_a_hundred_bigrams_are_lost_at_the_seams() -> None:
-    data = made([joined(corpus(400, 1))])
+    data = make_dataset([join(corpus(400, 1))])
     assert (len(data) - 1) / (len(data.y) - 1) <= 0.02
 
 
@@ -119,8 +121,8 @@ def test_unlabelled_segments_can_stay_in_a_run_without_a_label() -> None:
 
 
 def test_a_dataset_with_gaps_keeps_them_where_something_is_labelled() -> None:
-    items = [blanked(item, 0.5, n) for n, item in enumerate(corpus(30, 1))]
-    items.append(blanked(items[0], 1.0, 0))
+    items = [blank_labels(item, 0.5, n) for n, item in enumerate(corpus(30, 1))]
+    items.append(blank_labels(items[0], 1.0, 0))
     normaliser = Normaliser.fit_inputs([i.inputs for i in items], FeatureSettings(), normalise="model")
     found = dataset(items, list("abcde"), normaliser, gaps=True)
     labelled = [i for i in items if any(s.label is not None for s in i.segments)]
@@ -130,7 +132,7 @@ def test_a_dataset_with_gaps_keeps_them_where_something_is_labelled() -> None:
     assert (dataset(items, list("abcde"), normaliser).y >= 0).all()
 
 
-def blanked(item: Featurised, share: float, seed: int) -> Featurised:
+def blank_labels(item: Featurised, share: float, seed: int) -> Featurised:
     """The same with so many of its labels removed."""
     gone = np.random.default_rng(seed).random(len(item.segments)) < share
     segments = [replace(s, label=None) if g else s for s, g in zip(item.segments, gone, strict=True)]
@@ -175,7 +177,7 @@ def test_of_few_long_recordings_the_ends_are_held_out() -> None:
 
 
 def test_augmentation_repeats_with_the_state_and_leaves_data_to_test_on_alone() -> None:
-    data = made(corpus(30, 1), AUGMENTED)
+    data = make_dataset(corpus(30, 1), AUGMENTED)
     chosen = np.arange(8)
 
     def frames(seed: int) -> list[np.ndarray]:
@@ -185,7 +187,7 @@ def test_augmentation_repeats_with_the_state_and_leaves_data_to_test_on_alone() 
 
     assert all(np.array_equal(a, b) for a, b in zip(frames(1), frames(1), strict=True))
     assert any(a.shape != b.shape or not np.array_equal(a, b) for a, b in zip(frames(1), frames(2), strict=True))
-    plain = made(corpus(30, 1))
+    plain = make_dataset(corpus(30, 1))
     one, two = (plain.batch(chosen, random=np.random.default_rng(n)).frames for n in (1, 2))
     assert one is not None
     assert two is not None
@@ -196,7 +198,7 @@ def test_clipped_frames_take_the_place_of_the_recorded_ones_as_often_as_wanted()
     items = [replace(i, clipped=np.full_like(i.inputs.frames, 7.0, dtype=np.float16)) for i in corpus(30, 1)]
 
     def flat(share: float) -> int:
-        data = made(items, AugmentationSettings(clipping=share))
+        data = make_dataset(items, AugmentationSettings(clipping=share))
         batch = data.batch(np.arange(len(data)), random=np.random.default_rng(1))
         assert batch.frames is not None
         return sum(bool((f == f[0]).all()) for f in batch.frames.frames)
@@ -225,7 +227,7 @@ def test_clipped_frames_are_those_of_the_clipped_sound_and_come_back_from_the_ca
 def test_data_to_test_on_is_what_labelling_sees() -> None:
     items = corpus(6, 1)
     normal = Normaliser.fit_inputs([i.inputs for i in items], FEATURES, normalise="any")
-    data = made(items, cut=False)
+    data = make_dataset(items, cut=False)
     batch = data.batch(np.arange(6))
     assert batch.frames is not None
     for n, frames in zip(batch.sequences, batch.frames.frames, strict=True):

@@ -31,7 +31,7 @@ from phonechain.model.settings import FactorSettings, ModelSettings, TrainingSet
 LABELS = ["a", "b", "c"]
 
 
-def drawn(seed: int, n: int = 200, y: int = 3) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def draw(seed: int, n: int = 200, y: int = 3) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     random = np.random.default_rng(seed)
     p = random.dirichlet(np.full(y, 0.6), n)
     return random.integers(0, y, n), p
@@ -97,7 +97,7 @@ def test_a_label_that_never_occurs_has_no_ratio_instead_of_a_division_by_zero() 
 
 
 def test_the_answer_need_not_be_the_most_probable_label() -> None:
-    true, p = drawn(0)
+    true, p = draw(0)
     other = (p.argmax(1) + 1) % 3
     e = summarise(true, p, other, labels=LABELS, utterances=["u"] * 200)
     assert e.errors == int((other != true).sum())
@@ -222,7 +222,7 @@ def test_bins_cover_every_segment_once(seed: int, n: int) -> None:
 
 
 def test_the_scores_against_their_definitions() -> None:
-    true, p = drawn(3)
+    true, p = draw(3)
     onehot = np.eye(3)[true]
     assert brier(true, p) == pytest.approx(((p - onehot) ** 2).sum(1).mean())
     assert log_loss(true, p) == pytest.approx(-np.log((p * onehot).sum(1)).mean())

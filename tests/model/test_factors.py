@@ -26,7 +26,7 @@ ALL = [
 NAMES = [f"{s.kind} {s.covariance if s.kind == 'gaussian' else s.operator}" for s in ALL]
 
 
-def randomised(factor: nn.Module, seed: int = 0, size: float = 1.0) -> nn.Module:
+def randomise(factor: nn.Module, seed: int = 0, size: float = 1.0) -> nn.Module:
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in factor.parameters():
@@ -40,7 +40,7 @@ def inputs(n: int, features: int, seed: int = 1) -> torch.Tensor:
 
 @pytest.mark.parametrize("settings", ALL, ids=NAMES)
 def test_shape_and_gradients(settings: FactorSettings) -> None:
-    factor, x = randomised(factors.build(settings, 4, 3)), inputs(5, 4)
+    factor, x = randomise(factors.build(settings, 4, 3)), inputs(5, 4)
     assert factor(x).shape == (5, 3)
     assert factor(x[:0]).shape == (0, 3)
     names = [name for name, _ in factor.named_parameters()]
@@ -65,13 +65,13 @@ def test_reset_draws_the_same_weights_from_the_same_seed(settings: FactorSetting
 
 
 def test_linear_is_a_matrix_and_a_bias() -> None:
-    factor, x = randomised(factors.Linear(4, 3)), inputs(5, 4)
+    factor, x = randomise(factors.Linear(4, 3)), inputs(5, 4)
     expected = x.numpy() @ factor.weight.detach().numpy().T + factor.bias.detach().numpy()  # type: ignore[operator]
     np.testing.assert_allclose(factor(x).detach(), expected, atol=1e-12)
 
 
 def test_perceptron_is_its_formula() -> None:
-    factor, x = randomised(factors.Perceptron(4, 3, units=6)), inputs(5, 4)
+    factor, x = randomise(factors.Perceptron(4, 3, units=6)), inputs(5, 4)
     w = {name: p.detach().numpy() for name, p in factor.named_parameters()}
     hidden = np.tanh(x.numpy() @ w["hidden.weight"].T + w["hidden.bias"])
     np.testing.assert_allclose(factor(x).detach(), hidden @ w["output.weight"].T + w["output.bias"], atol=1e-12)
@@ -79,7 +79,7 @@ def test_perceptron_is_its_formula() -> None:
 
 @pytest.mark.parametrize("size", [1.0, 60.0])
 def test_hidden_units_are_summed_out(size: float) -> None:
-    factor, x = randomised(factors.HiddenUnits(4, 3, units=7), size=size), inputs(5, 4)
+    factor, x = randomise(factors.HiddenUnits(4, 3, units=7), size=size), inputs(5, 4)
     w = {name: p.detach().numpy() for name, p in factor.named_parameters()}
     for row, found in zip(x.numpy(), factor(x).detach().numpy(), strict=True):
         visible = w["weight"] @ row + w["hidden_bias"]

@@ -193,7 +193,7 @@ def test_a_model_that_knows_one_normalisation_refuses_another() -> None:
 # ------------------------------------------------------------------------------------------------------ encoders' runs
 
 
-def encoded(**training: object) -> PhoneLabeler:
+def encode(**training: object) -> PhoneLabeler:
     given = small(preset("blstm-ho-lc-crf"))
     settings = dataclasses.replace(given.training, epochs=3, **training)  # type: ignore[arg-type]
     return PhoneLabeler("blstm-ho-lc-crf", model=given.model, training=settings)
@@ -202,7 +202,7 @@ def encoded(**training: object) -> PhoneLabeler:
 SCRIPT = """
     import sys, torch
     from pathlib import Path
-    from tests.model.test_labeler import encoded
+    from tests.model.test_labeler import encode
     from tests.model.test_presets import corpus
 
     def tell(p):
@@ -211,7 +211,7 @@ SCRIPT = """
             sys.stdin.readline()  # in the middle of the second epoch: wait here for the kill
 
     torch.set_num_threads(1)
-    encoded().fit_featurised(corpus(40, 1), corpus(10, 2), run_dir=Path(sys.argv[1]), progress=tell)
+    encode().fit_featurised(corpus(40, 1), corpus(10, 2), run_dir=Path(sys.argv[1]), progress=tell)
 """
 
 
@@ -233,8 +233,8 @@ def test_an_encoders_run_killed_in_mid_epoch_ends_with_the_same_weights(tmp_path
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        resumed = encoded().fit_featurised(corpus(40, 1), corpus(10, 2), run_dir=tmp_path)
-        unbroken = encoded().fit_featurised(corpus(40, 1), corpus(10, 2))
+        resumed = encode().fit_featurised(corpus(40, 1), corpus(10, 2), run_dir=tmp_path)
+        unbroken = encode().fit_featurised(corpus(40, 1), corpus(10, 2))
     finally:
         torch.set_num_threads(threads)
     ours, theirs = resumed.network_.state_dict(), unbroken.network_.state_dict()
@@ -243,7 +243,7 @@ def test_an_encoders_run_killed_in_mid_epoch_ends_with_the_same_weights(tmp_path
 
 
 def test_an_encoders_weights_are_stored_at_16_bits_and_answer_so(tmp_path: Path) -> None:
-    labeler = encoded().fit_featurised(corpus(20, 1), corpus(5, 2))
+    labeler = encode().fit_featurised(corpus(20, 1), corpus(5, 2))
     labeler.save(tmp_path / "m.safetensors")
     assert (tmp_path / "m.safetensors").stat().st_size < 2.5 * labeler.parameters_ + 20_000
     again = PhoneLabeler.load(tmp_path / "m.safetensors")
@@ -254,12 +254,12 @@ def test_an_encoders_weights_are_stored_at_16_bits_and_answer_so(tmp_path: Path)
 
 
 def test_an_encoder_carries_over_to_other_labels() -> None:
-    base = encoded(augmentation=preset("spn-lc-crf").training.augmentation).fit_featurised(corpus(80, 1), corpus(20, 2))
+    base = encode(augmentation=preset("spn-lc-crf").training.augmentation).fit_featurised(corpus(80, 1), corpus(20, 2))
     renamed = [
         dataclasses.replace(i, segments=[Segment(s.start, s.end, f"new-{s.label}") for s in i.segments])
         for i in corpus(20, 3)
     ]
-    tuned = encoded(learning_rate=1e-8, l2=0.0).fit_featurised(renamed, renamed[:5], base=base)
+    tuned = encode(learning_rate=1e-8, l2=0.0).fit_featurised(renamed, renamed[:5], base=base)
     assert tuned.start_.startswith(
         "starts from the encoder of a model, with new weights for the rest: 5 of the 5 labels"
     )

@@ -82,7 +82,7 @@ shapes = st.lists(st.integers(0, 4), max_size=3).map(tuple)
 
 
 @st.composite
-def drawn_tensors(draw: st.DrawFn) -> torch.Tensor:
+def draw_tensors(draw: st.DrawFn) -> torch.Tensor:
     dtype = draw(st.sampled_from(list(modelfile.DTYPES)))
     shape = draw(shapes)
     count = int(np.prod(shape)) * dtype.itemsize
@@ -105,7 +105,7 @@ json_values = st.recursive(
 
 @settings(max_examples=30, deadline=None)
 @given(
-    values=st.dictionaries(names, drawn_tensors(), max_size=4),
+    values=st.dictionaries(names, draw_tensors(), max_size=4),
     labels=st.lists(names, min_size=1, max_size=5, unique=True),
     free=st.dictionaries(names, json_values, max_size=4),
 )

@@ -24,7 +24,7 @@ def inputs(seed: int, segments: int = 20, shift: float = 0.0, level: float = 0.0
     return Inputs(x, times, frames, 0.01)
 
 
-def fitted(normalise: str = "any") -> Normaliser:
+def fit(normalise: str = "any") -> Normaliser:
     return Normaliser.fit_inputs([inputs(n) for n in range(20)], FEATURES, normalise=normalise)  # type: ignore[arg-type]
 
 
@@ -44,7 +44,7 @@ def test_own_statistics_are_mixed_with_the_training_sets(prior: float) -> None:
 
 
 def test_the_training_set_has_mean_zero_and_unit_deviation() -> None:
-    normal = fitted("model")
+    normal = fit("model")
     items = [inputs(n) for n in range(20)]
     made = normal.apply_inputs(items, FEATURES, list(range(20)), "model")
     x = np.concatenate([i.segments for i in made])
@@ -53,7 +53,7 @@ def test_the_training_set_has_mean_zero_and_unit_deviation() -> None:
 
 
 def test_a_recordings_gain_leaves_no_trace_in_its_frames() -> None:
-    normal = fitted()
+    normal = fit()
     soft, loud = inputs(100), inputs(100, level=3.0)
     for mode in ("recording", "speaker"):
         [a], [b] = (normal.apply_inputs([i], FEATURES, [0], mode) for i in (soft, loud))
@@ -63,7 +63,7 @@ def test_a_recordings_gain_leaves_no_trace_in_its_frames() -> None:
 
 
 def test_what_is_normalised_over_the_training_set_does_not_depend_on_the_rest() -> None:
-    normal = fitted()
+    normal = fit()
     longer = inputs(7, segments=30)
     part = longer.part(0, 12)
     [whole], [alone] = (normal.apply_inputs([i], FEATURES, [0], "model") for i in (longer, part))
@@ -74,7 +74,7 @@ def test_what_is_normalised_over_the_training_set_does_not_depend_on_the_rest() 
 
 
 def test_a_group_is_normalised_together_and_apart_from_others() -> None:
-    normal = fitted()
+    normal = fit()
     items = [inputs(1, shift=2.0), inputs(2, shift=2.0), inputs(3, shift=-2.0)]
     together = normal.apply_inputs(items, FEATURES, [5, 5, 9], "speaker")
     pair = np.concatenate([i.segments for i in together[:2]])
@@ -86,14 +86,14 @@ def test_a_group_is_normalised_together_and_apart_from_others() -> None:
 
 
 def test_a_model_answers_in_the_modes_that_it_was_trained_for() -> None:
-    normal = fitted("any")
+    normal = fit("any")
     assert normal.check_mode(None, known_speakers=False) == "recording"
     assert normal.check_mode(None, known_speakers=True) == "speaker"
     assert normal.check_mode("model", known_speakers=True) == "model"
-    assert fitted("model").check_mode(None, known_speakers=True) == "model"
-    assert fitted("speaker").check_mode(None, known_speakers=False) == "recording"
+    assert fit("model").check_mode(None, known_speakers=True) == "model"
+    assert fit("speaker").check_mode(None, known_speakers=False) == "recording"
     with pytest.raises(SettingsError, match="expected normalise to be model with this model, got 'speaker'"):
-        fitted("model").check_mode("speaker", known_speakers=True)
+        fit("model").check_mode("speaker", known_speakers=True)
     assert set(MODES) == {"model", "speaker", "any"}
 
 

@@ -93,7 +93,7 @@ def test_the_one_with_the_fewest_errors_is_trained_and_told(base: PhoneLabeler, 
     told: list[Progress] = []
     asked = auto({"epochs": "2", "seed": "3"}).training
     other = dict(zip("abcde", "vwxyz", strict=True))  # labels that the base does not know
-    items, dev = spelled(corpus(90, 1), other), spelled(corpus(30, 2), other)
+    items, dev = spell(corpus(90, 1), other), spell(corpus(30, 2), other)
     made = PhoneLabeler("auto", training=asked, name="mine").fit_featurised(
         items, dev, base=base, run_dir=tmp_path, progress=told.append
     )
@@ -131,7 +131,7 @@ def good_base(tmp_path_factory: pytest.TempPathFactory) -> PhoneLabeler:
     return PhoneLabeler.load(path)
 
 
-def spelled(items: list[Featurised], names: dict[str, str]) -> list[Featurised]:
+def spell(items: list[Featurised], names: dict[str, str]) -> list[Featurised]:
     return [
         replace(i, segments=[replace(s, label=names.get(s.label or "", s.label)) for s in i.segments]) for i in items
     ]
@@ -146,7 +146,7 @@ def test_a_base_that_nothing_beats_is_kept_and_told(
     good_base: PhoneLabeler, tmp_path: Path, names: dict[str, str]
 ) -> None:
     """Sixty short utterances and one pass teach nothing that the base does not know better."""
-    few, dev = spelled(corpus(60, 5), names), spelled(corpus(60, 6), names)
+    few, dev = spell(corpus(60, 5), names), spell(corpus(60, 6), names)
     told: list[Progress] = []
     asked = auto({"epochs": "1"}).training
     made = PhoneLabeler("auto", training=asked, name="mine").fit_featurised(
@@ -162,7 +162,7 @@ def test_a_base_that_nothing_beats_is_kept_and_told(
     assert codes == ["base-kept", "labels-folded"] if names else ["base-kept"]
     assert made.metrics_["epochs"] == made.metrics_["best_epoch"] == 0
     back = {v: k for k, v in names.items()}
-    own = spelled(dev, back)
+    own = spell(dev, back)
     right = good_base.score([i.inputs.segments for i in own], [[str(s.label) for s in i.segments] for i in own])
     assert made.metrics_["dev_error"] == pytest.approx(1 - right)
     made.save(tmp_path / "kept.safetensors")
@@ -201,7 +201,7 @@ def test_on_a_large_corpus_the_final_training_has_to_do_better(
 def test_a_base_that_is_wrong_here_is_trained_on(good_base: PhoneLabeler) -> None:
     """What it calls e is a here, half of the time."""
     made = PhoneLabeler("auto", training=auto({"epochs": "3"}).training).fit_featurised(
-        spelled(corpus(120, 5), {"e": "a", "d": "b"}), spelled(corpus(60, 6), {"e": "a", "d": "b"}), base=good_base
+        spell(corpus(120, 5), {"e": "a", "d": "b"}), spell(corpus(60, 6), {"e": "a", "d": "b"}), base=good_base
     )
     rows = made.metrics_["candidates"]
     assert [row["kept"] for row in rows].count(True) == 1
@@ -213,13 +213,13 @@ def test_a_base_that_is_wrong_here_is_trained_on(good_base: PhoneLabeler) -> Non
 def test_a_base_competes_where_its_labels_are_those_of_the_corpus(good_base: PhoneLabeler) -> None:
     items = corpus(20, 3)
     assert as_is(good_base, items).obstacle == ""
-    assert as_is(good_base, spelled(items, {"a": "AA", "b": "zz"})).obstacle.endswith("labels that it does not know")
+    assert as_is(good_base, spell(items, {"a": "AA", "b": "zz"})).obstacle.endswith("labels that it does not know")
     phones = dict(zip("abcde", ("AA", "B", "D", "IY", "EH"), strict=True))
     arpabet = replace(good_base.model_, labels=list(phones.values()))
-    stressed = spelled(items, {**phones, "a": "AA1", "e": "EH0"})
+    stressed = spell(items, {**phones, "a": "AA1", "e": "EH0"})
     for corpus_of, why in (
         (stressed, ""),
-        ([*stressed, *spelled(items, {**phones, "a": "AA0", "e": "EH0"})], "it does not tell AA0 and AA1 apart"),
+        ([*stressed, *spell(items, {**phones, "a": "AA0", "e": "EH0"})], "it does not tell AA0 and AA1 apart"),
     ):
         found = BaseAsIs.of(arpabet, good_base.system, "phones", corpus_of, good_base.features_)
         assert found.obstacle == why

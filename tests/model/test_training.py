@@ -291,7 +291,7 @@ def test_the_temperature_mends_overconfident_posteriors() -> None:
     assert nll(temperature) <= min(nll(0.9 * temperature), nll(1.1 * temperature))
 
 
-def drawn(sequences: int, at: float, seed: int) -> tuple[SequenceNetwork, Dataset]:
+def draw_network(sequences: int, at: float, seed: int) -> tuple[SequenceNetwork, Dataset]:
     """A network with drawn weights, and labels drawn from what it says at that temperature."""
     built = network(ModelSettings(factors=(FactorSettings(kind="linear"),)), seed)
     assert isinstance(built, ConditionalRandomField)
@@ -311,7 +311,7 @@ def drawn(sequences: int, at: float, seed: int) -> tuple[SequenceNetwork, Datase
 @pytest.mark.parametrize("at", [0.01, 0.1, 0.7, 12.0, 100.0])
 def test_the_temperature_search_has_no_walls(at: float) -> None:
     """Labels drawn at that temperature; a search between 0.5 and 8 answers its wall for four of the five."""
-    fit = fit_temperature(*drawn(400, at, seed=3))
+    fit = fit_temperature(*draw_network(400, at, seed=3))
     assert fit.low is not None
     assert fit.high is not None
     assert fit.low < at < fit.high
@@ -322,7 +322,7 @@ def test_the_temperature_search_has_no_walls(at: float) -> None:
 def test_the_temperatures_interval_covers_as_often_as_it_says() -> None:
     inside = 0
     for seed in range(60):
-        fit = fit_temperature(*drawn(80, 2.0, seed))
+        fit = fit_temperature(*draw_network(80, 2.0, seed))
         assert fit.low is not None
         assert fit.high is not None
         inside += fit.low <= 2.0 <= fit.high
@@ -330,9 +330,9 @@ def test_the_temperatures_interval_covers_as_often_as_it_says() -> None:
 
 
 def test_a_dev_set_that_cannot_settle_the_temperature_is_told() -> None:
-    built, dev = drawn(400, 1.0, 3)
+    built, dev = draw_network(400, 1.0, 3)
     batch = dev.batch(np.arange(len(dev)))
-    few = fit_temperature(*drawn(8, 1.0, 3))
+    few = fit_temperature(*draw_network(8, 1.0, 3))
     assert few.low is not None
     assert "too small to fit the temperature: it lies between" in few.notice
     assert "in 8 sequences" in few.notice

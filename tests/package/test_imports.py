@@ -45,7 +45,7 @@ asyncio.run(serve())
 """
 
 
-def loaded(code: str, folder: Path) -> set[str]:
+def loaded_modules(code: str, folder: Path) -> set[str]:
     """The modules that are there once `code` has run in a fresh interpreter. It prints them, or they are printed after."""
     end = "" if "sys.modules" in code else "\nprint(*sorted(sys.modules), file=sys.__stdout__)"
     env = {"PATH": os.environ["PATH"], "PYTHONPATH": os.environ.get("PYTHONPATH", ""), "PHONECHAIN_DATA": str(folder)}
@@ -66,12 +66,14 @@ def label(audio: Path, out: Path) -> str:
 
 
 def test_the_package_alone_loads_nothing(tmp_path: Path) -> None:
-    assert not packages(loaded("import phonechain", tmp_path)) & (SELDOM | SERVER | {"numpy", "pydantic", "torch"})
+    assert not packages(loaded_modules("import phonechain", tmp_path)) & (
+        SELDOM | SERVER | {"numpy", "pydantic", "torch"}
+    )
 
 
 @pytest.mark.parametrize("form", ["json", "TextGrid"])
 def test_labelling_a_file_loads_neither_server_nor_what_it_seldom_needs(tmp_path: Path, form: str) -> None:
-    modules = loaded(label(samples.AUDIO, tmp_path / f"out.{form}"), tmp_path)
+    modules = loaded_modules(label(samples.AUDIO, tmp_path / f"out.{form}"), tmp_path)
     assert "torch" in modules
     assert not packages(modules) & (SELDOM | SERVER | {"rich"})
     assert not {name for name in modules if name.startswith(("phonechain.app.http", "phonechain.app.storage"))}
@@ -79,7 +81,7 @@ def test_labelling_a_file_loads_neither_server_nor_what_it_seldom_needs(tmp_path
 
 
 def test_the_service_starts_without_what_it_seldom_needs(tmp_path: Path) -> None:
-    modules = loaded(SERVE, tmp_path)
+    modules = loaded_modules(SERVE, tmp_path)
     assert {"torch", "fastapi", "sqlalchemy"} <= modules
     assert not packages(modules) & (SELDOM | {"av"})
     assert not {name for name in modules if name.startswith(("phonechain.app.client", "torch._dynamo"))}

@@ -28,7 +28,7 @@ def sounds(html: str) -> list[tuple[np.ndarray, int]]:
     return [soundfile.read(io.BytesIO(base64.b64decode(data)), dtype="float32") for data in found]
 
 
-def labelled(start: float, p: float, given: float | None = None) -> LabelledSegment:
+def label_sample(start: float, p: float, given: float | None = None) -> LabelledSegment:
     return LabelledSegment(start, start + 0.1, EVIL, p, [(EVIL, p)], given=EVIL, given_posterior=given, given_rank=1)
 
 
@@ -48,7 +48,7 @@ def test_a_long_sound_is_cut_and_says_so() -> None:
 
 
 def test_the_doubtful_come_first_with_their_own_sound() -> None:
-    answers = [labelled(0.1, 0.9, 0.8), labelled(0.3, 0.6), labelled(0.5, 0.9, 0.1)]
+    answers = [label_sample(0.1, 0.9, 0.8), label_sample(0.3, 0.6), label_sample(0.5, 0.9, 0.1)]
     shown = notebook.listen(SOUND, answers, count=2, around=0.05)
     assert [s.start for s in shown.doubtful()] == [0.5, 0.3]
     whole, first, second = sounds(shown._repr_html_())
@@ -63,8 +63,8 @@ def test_labels_are_text_everywhere() -> None:
     phones = (AlignedPhone(EVIL, 0.0, 0.2, 0.0, 0.01, 0.9, 0.5),)
     word = AlignedWord(EVIL, EVIL, 0.0, 0.2, (EVIL,), 1.0, (0, 1))
     for shown in (
-        labelled(0.1, 0.5, 0.2),
-        notebook.listen(SOUND, [labelled(0.1, 0.5, 0.2)]),
+        label_sample(0.1, 0.5, 0.2),
+        notebook.listen(SOUND, [label_sample(0.1, 0.5, 0.2)]),
         Alignment(phones, (word,), 1.0, -1.0),
         Recognition(phones, 1.0),
     ):

@@ -11,7 +11,7 @@ import pytest
 from phonechain.app import samples
 from phonechain.features.annotation import choose_tier, read, tier_segments
 from tests.page.conftest import Service, watched
-from tests.page.test_review import check_with_axe, download, drop, ready, saved, until
+from tests.page.test_review import check_with_axe, download, drop, ready, until, wait_until_saved
 
 pytestmark = [pytest.mark.slow]
 SOUND = samples.AUDIO.read_bytes()
@@ -57,10 +57,10 @@ def test_a_typed_transcript_becomes_a_review(page: Any) -> None:
     # A boundary moved by hand loses its certainty, and everything else goes on as in any review.
     page.locator("canvas").focus()
     page.keyboard.press("Alt+Shift+ArrowRight")
-    saved(page, 1)
+    wait_until_saved(page, 1)
     assert "set by hand" in page.locator(".edges").inner_text()
     page.keyboard.press("Enter")
-    saved(page, 2)
+    wait_until_saved(page, 2)
     grid = read(download(page))
     assert [t.name for t in grid.tiers] == ["words", "phones"]
     assert [s.label for s in tier_segments(grid.tiers[0]) if s.label] == WORDS.split()

@@ -9,7 +9,7 @@ import pytest
 from phonechain.app import samples
 from phonechain.features.annotation import choose_tier, read, tier_segments
 from tests.page.conftest import Service
-from tests.page.test_review import drop, log, ready, saved
+from tests.page.test_review import drop, log, ready, wait_until_saved
 
 pytestmark = [pytest.mark.slow]
 SEGMENTS = 100
@@ -53,7 +53,7 @@ def test_a_hundred_doubtful_segments(page: Any, service: Service) -> None:
         page.keyboard.press("Enter")
         keys = page.evaluate("window.keys") - before
         assert keys <= (RIGHT if shown == wanted else WRONG + len(wanted)), (n, shown, wanted)
-        saved(page, n + 1)
+        wait_until_saved(page, n + 1)
     assert len(seen) == SEGMENTS
     assert wrong > 10
     operations = log(page, service)

@@ -44,7 +44,7 @@ def drop(page: Any, *files: tuple[str, bytes]) -> None:
     )
 
 
-def saved(page: Any, revision: int) -> None:
+def wait_until_saved(page: Any, revision: int) -> None:
     until(page, f"phonechainReview.store.revision === {revision} && phonechainReview.store.queue.length === 0")
 
 
@@ -78,7 +78,7 @@ def test_one_key_for_a_right_label_and_the_label_for_a_wrong_one(page: Any, serv
     page.keyboard.press("Enter")
     third = page.evaluate("phonechainReview.selected.id")
     page.keyboard.press("Backspace")
-    saved(page, 3)
+    wait_until_saved(page, 3)
     operations = log(page, service)
     assert [(o["kind"], o["before"][0][0]) for o in operations] == [
         ("accept", first),
@@ -95,16 +95,16 @@ def test_everything_by_keyboard_and_back(page: Any) -> None:
     open_sample(page)
     for key in ("Enter", "Alt+ArrowRight", "Alt+Shift+ArrowLeft", "Shift+S", "Shift+M", "2"):
         page.keyboard.press(key)
-    saved(page, 6)
+    wait_until_saved(page, 6)
     assert download(page) != SAMPLE
     page.locator("canvas").focus()
     for _ in range(6):
         page.keyboard.press("Control+z")
-    saved(page, 12)
+    wait_until_saved(page, 12)
     assert download(page) == SAMPLE
     page.locator("canvas").focus()
     page.keyboard.press("Control+y")
-    saved(page, 13)
+    wait_until_saved(page, 13)
     before = page.evaluate("[phonechainReview.timeline.begin, phonechainReview.timeline.end]")
     page.keyboard.press("ArrowUp")
     after = page.evaluate("[phonechainReview.timeline.begin, phonechainReview.timeline.end]")
@@ -128,7 +128,7 @@ def test_a_click_is_heard_and_a_boundary_is_dragged(page: Any) -> None:
     page.mouse.down()
     page.mouse.move(box["x"] + x + 9, y, steps=3)
     page.mouse.up()
-    saved(page, 1)
+    wait_until_saved(page, 1)
     entries = tier_segments(choose_tier(read(download(page)))[0])
     old = tier_segments(choose_tier(read(SAMPLE))[0])
     assert entries[6].end == entries[7].start > old[6].end
@@ -142,14 +142,14 @@ def test_work_survives_a_reload_and_a_restart_in_the_middle(browser: Any, tmp_pa
         with watched(browser, service) as page:
             open_sample(page)
             page.keyboard.press("Enter")
-            saved(page, 1)
+            wait_until_saved(page, 1)
             service.stop(signal.SIGKILL)
             page.keyboard.press("Enter")
             page.keyboard.press("Enter")
             page.wait_for_selector(".foot .message.bad")
             assert "Not saved" in page.locator(".foot .message").inner_text()
             service.start()
-            saved(page, 3)
+            wait_until_saved(page, 3)
             page.reload()
             ready(page)
             assert page.locator(".foot").inner_text().startswith("3 of 23 checked")
@@ -164,11 +164,11 @@ def test_two_windows_do_not_overwrite_each_other(page: Any, browser: Any, servic
         other.goto(page.url)
         ready(other)
         page.keyboard.press("Enter")
-        saved(page, 1)
+        wait_until_saved(page, 1)
         # The same segment, which the other window still shows as nobody's: both operations stand in the log.
         other.keyboard.type("k")
         other.keyboard.press("Enter")
-        saved(other, 2)
+        wait_until_saved(other, 2)
         assert [o["kind"] for o in log(other, service)] == ["accept", "label"]
         assert "Someone else" in other.locator(".foot .message").inner_text()
 
@@ -178,7 +178,7 @@ def test_a_textgrid_in_utf_16_comes_back_as_one(page: Any) -> None:
     drop(page, ("a.flac", samples.AUDIO.read_bytes()), ("a.TextGrid", source))
     ready(page)
     page.keyboard.press("1")
-    saved(page, 1)
+    wait_until_saved(page, 1)
     out = download(page)
     assert out[:2] == source[:2]
     pairs = zip(source.decode("utf-16").split("\n"), out.decode("utf-16").split("\n"), strict=True)
@@ -206,7 +206,7 @@ def test_markup_in_names_and_labels_is_text(page: Any) -> None:
     page.keyboard.press("F2")
     page.keyboard.type("<i>x</i>")
     page.keyboard.press("Enter")
-    saved(page, 1)
+    wait_until_saved(page, 1)
     for _ in range(COUNT):
         page.keyboard.press("PageDown")
     assert page.locator(".stage h1").inner_text() == evil

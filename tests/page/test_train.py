@@ -12,7 +12,7 @@ import pytest
 from tests.app.jobs import speech
 from tests.page.conftest import Service, watched
 from tests.page.test_align import shot
-from tests.page.test_review import check_with_axe, open_sample, saved, until
+from tests.page.test_review import check_with_axe, open_sample, until, wait_until_saved
 from tests.page.test_views import ask
 
 pytestmark = [pytest.mark.slow]
@@ -28,7 +28,7 @@ def files(folder: Path, count: int = 6) -> Path:
     return folder
 
 
-def heard(page: Any) -> None:
+def wait_for_sound(page: Any) -> None:
     """Wait for a sound to play after `page` was told to note it."""
     until(page, "window.heard > 0")
 
@@ -56,7 +56,7 @@ def test_a_corpus_is_looked_into(dropped: Any) -> None:
     problems = page.locator("section", has_text="Problems: 1").first
     assert "expected" in problems.inner_text()
     problems.locator(".hear").first.click()  # the recording whose annotation is broken
-    heard(page)
+    wait_for_sound(page)
     labels = page.locator("section", has_text="labels in").last
     row = labels.locator("tr", has=page.get_by_role("rowheader", name="N", exact=True)).first
     row.locator(".hear").click()
@@ -105,7 +105,7 @@ def test_it_is_trained_and_confusions_are_heard(dropped: Any, service: Service) 
     assert str(count) in page.locator(".cell h4").inner_text()
     page.evaluate("window.heard = 0")
     page.locator(".cell .hear").first.click()
-    heard(page)
+    wait_for_sound(page)
     shot(page, "trained")
     # Used at once.
     page.get_by_role("link", name="Label files with it").click()
@@ -119,7 +119,7 @@ def test_it_is_trained_and_confusions_are_heard(dropped: Any, service: Service) 
 def test_what_comes_next_after_a_review(page: Any) -> None:
     open_sample(page)
     page.keyboard.press("Enter")
-    saved(page, 1)
+    wait_until_saved(page, 1)
     page.locator("[data-foot=next]").click()
     page.wait_for_selector(".columns")
     check_with_axe(page)
@@ -138,7 +138,7 @@ def test_what_comes_next_after_a_review(page: Any) -> None:
 @pytest.mark.parametrize("width", [1440, 375])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_it_looks_as_meant(browser: Any, service: Service, width: int, scheme: str, tmp_path: Path) -> None:
-    data = speech.zipped(files(tmp_path / "c", 3))
+    data = speech.zip_folder(files(tmp_path / "c", 3))
     request = urllib.request.Request(f"{service.url}corpora?name=looks", data, {"Content-Type": "application/zip"})
     id = json.load(urllib.request.urlopen(request))["id"]
     with watched(browser, service, viewport={"width": width, "height": 900}, color_scheme=scheme) as page:

@@ -42,7 +42,7 @@ def main() -> int:
         root = Path(name)
         speech_folder, what = corpus(root / "corpus", int(os.environ.get("UTTERANCES", "96")))
         model = speech.model(root / "tiny.safetensors", speech_folder, epochs=2)
-        archive = speech.zipped(speech_folder)
+        archive = speech.zip_folder(speech_folder)
         print(f"storm: {kills} kills, seed {seed}, {what}", flush=True)
         for n, form in enumerate(forms):
             share = kills // len(forms) + (n < kills % len(forms))

@@ -203,7 +203,7 @@ class Patient:
     def post(self, path: str, **more: Any) -> httpx.Response:
         return self.request("POST", path, **more)
 
-    def ended(self, id: str, seconds: float) -> dict[str, Any]:
+    def wait_for_end(self, id: str, seconds: float) -> dict[str, Any]:
         """The job when it has ended."""
         limit = time.monotonic() + seconds
         while True:

@@ -66,7 +66,7 @@ class Storm:
         """One job of each kind without kills: what the others are compared with, and how long things take here."""
         first: list[float] = []
         for kind in SPECS:
-            job = self.client.ended(self.submit(kind), 600)
+            job = self.client.wait_for_end(self.submit(kind), 600)
             assert job["state"] == "succeeded", job
             self.calm[kind] = self.result(job["id"], kind)
             self.ended[job["id"]] = job
@@ -147,7 +147,7 @@ class Storm:
     def settle(self, seconds: float = 600.0) -> None:
         """Wait for every job."""
         for id in self.jobs:
-            self.ended[id] = self.client.ended(id, seconds)
+            self.ended[id] = self.client.wait_for_end(id, seconds)
 
     def check(self) -> None:
         """Every job ended once, and its result is that of the calm: nothing missing, doubled, half written or other."""

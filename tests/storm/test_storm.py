@@ -18,7 +18,7 @@ def material(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, bytes]:
     """(a model, a corpus)."""
     root = tmp_path_factory.mktemp("storm")
     corpus = speech.folder(root / "corpus", 24)
-    return speech.model(root / "tiny.safetensors", corpus), speech.zipped(corpus)
+    return speech.model(root / "tiny.safetensors", corpus), speech.zip_folder(corpus)
 
 
 @pytest.mark.parametrize(

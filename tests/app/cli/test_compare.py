@@ -36,7 +36,7 @@ def answers(corpus: Path) -> Path:
     return out
 
 
-def compared(capfd: pytest.CaptureFixture[str], *arguments: object) -> dict:
+def run_compare(capfd: pytest.CaptureFixture[str], *arguments: object) -> dict:
     assert main(["compare", *map(str, arguments), "--json"]) == 0
     found: dict = json.loads(capfd.readouterr().out)
     return found
@@ -47,7 +47,7 @@ def test_a_models_answers_are_the_model(
     form: str, corpus: Path, answers: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     given = answers.with_suffix(".csv") if form == "csv" else answers / form
-    found = compared(capfd, "small", given, corpus)
+    found = run_compare(capfd, "small", given, corpus)
     assert found["tests"]["segments"] == 4 * 23
     assert found["a"]["errors"] == found["b"]["errors"] > 0
     assert (found["tests"]["only_a_wrong"], found["tests"]["only_b_wrong"]) == (0, 0)
@@ -78,13 +78,13 @@ def test_a_jobs_results_are_answers(corpus: Path, answers: Path, capfd: pytest.C
         writer = csv.DictWriter(file, ["utterance", "start", "end", "label"], extrasaction="ignore")
         writer.writeheader()
         writer.writerows([{**row, "label": row["label"] or ""} for row in rows])
-    found = compared(capfd, lines, table.parent, corpus)
+    found = run_compare(capfd, lines, table.parent, corpus)
     assert found["tests"]["segments"] == 4 * 23 - 1
     assert (found["a"]["missing"], found["tests"]["difference"]) == (1, 0.0)
 
 
 def test_two_models_differ_and_python_says_the_same(corpus: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    found = compared(capfd, "small", "paper", corpus, "--over", "utterance")
+    found = run_compare(capfd, "small", "paper", corpus, "--over", "utterance")
     assert found["tests"]["difference"] > 0
     assert found["tests"]["mcnemar_exact"] < 0.05  # four times the same recording
     assert (found["over"], found["tests"]["units"]) == ("utterance", 4)

@@ -86,7 +86,7 @@ def test_the_command_says_what_it_cannot_draw(tmp_path: Path, capsys: pytest.Cap
     assert ".png, .svg, .pdf" in said
 
 
-def scored(labels: list[str], speakers: list[str | None]) -> ScoredSegments:
+def make_scored(labels: list[str], speakers: list[str | None]) -> ScoredSegments:
     count = len(speakers)
     random = np.random.default_rng(1)
     posterior = random.dirichlet(np.ones(len(labels)), count).astype(np.float32)
@@ -100,7 +100,7 @@ def scored(labels: list[str], speakers: list[str | None]) -> ScoredSegments:
 
 def test_a_report_is_one_file_of_figures_and_text() -> None:
     labels = ["<script>", "b & c", "ɪ"]
-    found = scored(labels, [f"s{n % 3}" for n in range(200)])
+    found = make_scored(labels, [f"s{n % 3}" for n in range(200)])
     text = render(found, "<i>title</i>")
     body = re.sub(r"<meta[^>]*>", "", text.removeprefix("<!doctype html>\n"))
     root = ElementTree.fromstring(body)  # well formed, so that no label has become markup
@@ -123,6 +123,6 @@ def test_a_report_is_one_file_of_figures_and_text() -> None:
 def test_a_report_without_speakers_or_durations_leaves_them_out() -> None:
     from dataclasses import replace
 
-    text = render(replace(scored(["a", "b"], [None] * 50), durations=None), "t")
+    text = render(replace(make_scored(["a", "b"], [None] * 50), durations=None), "t")
     assert "By speaker" not in text
     assert "By duration" not in text

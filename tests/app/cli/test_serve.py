@@ -77,12 +77,12 @@ def test_answers_are_not_held_back() -> None:
     async def option() -> int:
         seen: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
-        async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async def connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             seen.set_result(writer.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
             writer.close()
 
         listening = _listen("127.0.0.1", 0)
-        async with await asyncio.start_server(connected, sock=listening):
+        async with await asyncio.start_server(connect, sock=listening):
             _, writer = await asyncio.open_connection(*listening.getsockname())
             found = await asyncio.wait_for(seen, 10)
             writer.close()

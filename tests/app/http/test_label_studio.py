@@ -16,7 +16,7 @@ from phonechain.app.main import create_app
 from phonechain.app.settings import Settings
 from phonechain.features.annotation import choose_tier, read, tier_segments
 from tests.app.conftest import AUDIO, TEXTGRID, Client, serving
-from tests.app.jobs.conftest import ended
+from tests.app.jobs.conftest import wait_for_end
 
 CONFIG = """<View>
   <Labels name="labels" toName="audio"><Label value="ih"/><Label value="n"/><Label value="b"/><Label value="XX"/></Labels>
@@ -195,7 +195,7 @@ def test_finished_tasks_are_trained_on(service: Client, studio: FakeLabelStudio)
     job = service.get(f"/jobs/{started.json()['job']}").json()
     corpus = service.get(f"/corpora/{job['request']['corpus']}").json()
     assert (corpus["name"], corpus["utterances"], corpus["segments"]) == ("My project", 2, 2 * len(SEGMENTS))
-    job = ended(service, job)
+    job = wait_for_end(service, job)
     assert job["state"] == "succeeded", job
     assert job["result"]["name"] == "label-studio-7"
 

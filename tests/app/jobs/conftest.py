@@ -52,13 +52,13 @@ def own_service(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> C
 def corpus(service: Client, corpus_folder: Path) -> dict[str, Any]:
     """The corpus, uploaded."""
     answer = service.post(
-        "/corpora?name=small", content=speech.zipped(corpus_folder), headers={"content-type": "application/zip"}
+        "/corpora?name=small", content=speech.zip_folder(corpus_folder), headers={"content-type": "application/zip"}
     )
     assert answer.status_code == 201, answer.text
     return answer.json()
 
 
-def ended(client: Client, job: dict[str, Any], seconds: float = 400.0) -> dict[str, Any]:
+def wait_for_end(client: Client, job: dict[str, Any], seconds: float = 400.0) -> dict[str, Any]:
     """The job when it has ended."""
     limit = time.monotonic() + seconds
     while True:

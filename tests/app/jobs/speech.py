@@ -47,7 +47,7 @@ def folder(root: Path, count: int, *, splits: bool = False) -> Path:
     return root
 
 
-def zipped(root: Path, **more: bytes) -> bytes:
+def zip_folder(root: Path, **more: bytes) -> bytes:
     """A folder as a zip, with further members."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as file:

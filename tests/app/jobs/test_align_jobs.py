@@ -40,16 +40,16 @@ def recordings(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def transcribed(service: Client, recordings: Path) -> dict[str, Any]:
     answer = service.post(
         "/corpora?name=spoken&holds=transcripts",
-        content=speech.zipped(recordings),
+        content=speech.zip_folder(recordings),
         headers={"content-type": "application/zip"},
     )
     assert answer.status_code == 201, answer.text
     return answer.json()
 
 
-def ended(client: Client, job: dict[str, Any]) -> dict[str, Any]:
+def wait_for_end(client: Client, job: dict[str, Any]) -> dict[str, Any]:
     """The job when it has ended; workers load torch and two models before the first part."""
-    return conftest.ended(client, job, 1200)
+    return conftest.wait_for_end(client, job, 1200)
 
 
 def rows_of(service: Client, job: dict[str, Any]) -> list[dict[str, Any]]:
@@ -69,7 +69,7 @@ def test_a_corpus_with_transcripts_is_aligned(service: Client, transcribed: dict
     assert [(p["file"], p["message"]) for p in transcribed["problems"]] == [
         ("s0/alone.wav", "this audio file has no annotation beside it")
     ]
-    job = ended(service, started(service, kind="align", corpus=transcribed["id"], formats=["textgrid", "htk"]))
+    job = wait_for_end(service, started(service, kind="align", corpus=transcribed["id"], formats=["textgrid", "htk"]))
     assert job["state"] == "succeeded", job
     assert job["progress"]["stage"] == "align"
     assert job["progress"]["done"] == job["progress"]["total"] == COUNT
@@ -112,7 +112,7 @@ def test_a_corpus_with_transcripts_is_aligned(service: Client, transcribed: dict
 
 
 def test_boundaries_of_a_corpus_are_refined(service: Client, corpus: dict[str, Any]) -> None:
-    job = ended(service, started(service, kind="align", corpus=corpus["id"], refine=True, spread=0.02))
+    job = wait_for_end(service, started(service, kind="align", corpus=corpus["id"], refine=True, spread=0.02))
     assert job["state"] == "succeeded", job
     rows = rows_of(service, job)
     assert len(rows) == corpus["utterances"]
@@ -128,7 +128,7 @@ def test_sound_alone_is_recognised(service: Client) -> None:
     files = [("files", (f"a{n}.wav", speech.utterance(n)[0])) for n in (1, 2)]
     answer = service.post("/jobs", files=files, data={"job": json.dumps({"kind": "recognize"})})
     assert answer.status_code == 202, answer.text
-    job = ended(service, answer.json())
+    job = wait_for_end(service, answer.json())
     assert job["result"]["utterances"] == 2, job
     rows = rows_of(service, job)
     direct = service.post("/recognize", files={"audio": speech.utterance(1)[0]}).json()
@@ -139,7 +139,7 @@ def test_sound_alone_is_recognised(service: Client) -> None:
 def test_ones_own_dictionary_goes_with_the_job(service: Client, transcribed: dict[str, Any]) -> None:
     words = "in IH N\nbeing B IY IH NG\ncomparatively K AH M P EH R AH T IH V L IY\n"
     words += "modern 0.7 M AA D ER N\nmodern 0.3 M AO D ER N\n"
-    job = ended(service, started(service, kind="align", corpus=transcribed["id"], dictionary=words))
+    job = wait_for_end(service, started(service, kind="align", corpus=transcribed["id"], dictionary=words))
     assert job["state"] == "succeeded", job
     assert job["request"]["dictionary"] == {"words": 4}
     row = rows_of(service, job)[0]
@@ -175,13 +175,15 @@ def test_a_job_that_cannot_be_done_is_refused(
 def test_a_cancelled_job_keeps_what_it_has(own_service: Any, recordings: Path, tmp_path: Path) -> None:
     with own_service(workers=1, shard_files=1) as client:
         corpus = client.post(
-            "/corpora?holds=transcripts", content=speech.zipped(recordings), headers={"content-type": "application/zip"}
+            "/corpora?holds=transcripts",
+            content=speech.zip_folder(recordings),
+            headers={"content-type": "application/zip"},
         ).json()
         job = started(client, kind="align", corpus=corpus["id"])
         while client.get(f"/jobs/{job['id']}").json()["progress"]["done"] < 2:
             assert client.get(f"/jobs/{job['id']}").json()["state"] in ("queued", "running")
         assert client.post(f"/jobs/{job['id']}/cancel").status_code == 202
-        done = ended(client, job)
+        done = wait_for_end(client, job)
         assert done["state"] == "cancelled", done
         rows = rows_of(client, job)
         assert 0 < len(rows) + done["failed_files"] == done["progress"]["done"] < COUNT
@@ -206,7 +208,9 @@ def test_a_killed_worker_loses_nothing(own_service: Any, recordings: Path) -> No
     before = workers()
     with own_service(workers=1, shard_files=1) as client:
         corpus = client.post(
-            "/corpora?holds=transcripts", content=speech.zipped(recordings), headers={"content-type": "application/zip"}
+            "/corpora?holds=transcripts",
+            content=speech.zip_folder(recordings),
+            headers={"content-type": "application/zip"},
         ).json()
         job = started(client, kind="align", corpus=corpus["id"])
         while (now := client.get(f"/jobs/{job['id']}").json())["progress"]["done"] < 2:
@@ -215,9 +219,9 @@ def test_a_killed_worker_loses_nothing(own_service: Any, recordings: Path) -> No
         assert killed
         for pid in killed:
             os.kill(pid, signal.SIGKILL)
-        done = ended(client, job)
+        done = wait_for_end(client, job)
         assert done["state"] == "succeeded", done
         assert done["progress"]["done"] == COUNT
         assert done["failed_files"] == 1
-        calm = ended(client, started(client, kind="align", corpus=corpus["id"]))
+        calm = wait_for_end(client, started(client, kind="align", corpus=corpus["id"]))
         assert rows_of(client, job) == rows_of(client, calm)

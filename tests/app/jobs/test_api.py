@@ -20,7 +20,7 @@ from phonechain.features.annotation import FORMATS
 from phonechain.model.labeler import PhoneLabeler
 from tests.app.conftest import Client, wav
 from tests.app.jobs import speech
-from tests.app.jobs.conftest import ended, started
+from tests.app.jobs.conftest import started, wait_for_end
 from tests.app.jobs.speech import SEGMENTS
 from tests.app.jobs.test_webhooks import Receiver
 
@@ -28,7 +28,7 @@ ZIP = {"content-type": "application/zip"}
 NOWHERE = Path(__file__).parent / "nothing"
 
 
-def refused(answer: Any, status: int, slug: str, says: str = "") -> dict[str, Any]:
+def refusal(answer: Any, status: int, slug: str, says: str = "") -> dict[str, Any]:
     """The problem document of a refusal."""
     assert answer.status_code == status, answer.text
     assert answer.headers["content-type"] == "application/problem+json"
@@ -59,7 +59,7 @@ def test_a_tar_and_a_form_are_taken_too(service: Client, corpus_folder: Path) ->
 
 def test_problems_are_listed_by_file(service: Client, tmp_path: Path) -> None:
     speech.folder(tmp_path, 2)
-    data = speech.zipped(
+    data = speech.zip_folder(
         tmp_path, **{"s0/alone.wav": b"x", "s0/bad.wav": wav(speech.np.zeros(100)), "s0/bad.lab": b"a poem\n"}
     )
     answer = service.post("/corpora", content=data, headers=ZIP).json()
@@ -71,8 +71,8 @@ def test_problems_are_listed_by_file(service: Client, tmp_path: Path) -> None:
 CORPORA: dict[str, tuple[dict[str, Any], int, str]] = {
     "no archive": ({"content": b"a poem", "headers": ZIP}, 422, "archive"),
     "an empty body": ({"content": b"", "headers": ZIP}, 422, "archive"),
-    "no corpus in it": ({"content": speech.zipped(NOWHERE, a=b"x"), "headers": ZIP}, 422, "corpus"),
-    "a climbing name": ({"content": speech.zipped(NOWHERE, **{"../a": b"x"}), "headers": ZIP}, 422, "archive"),
+    "no corpus in it": ({"content": speech.zip_folder(NOWHERE, a=b"x"), "headers": ZIP}, 422, "corpus"),
+    "a climbing name": ({"content": speech.zip_folder(NOWHERE, **{"../a": b"x"}), "headers": ZIP}, 422, "archive"),
     "another type": ({"content": b"x", "headers": {"content-type": "text/html"}}, 415, "media-type"),
     "no type": ({"content": b"x"}, 415, "media-type"),
     "neither folder nor url": ({"json": {}}, 422, "request-invalid"),
@@ -93,7 +93,7 @@ CORPORA: dict[str, tuple[dict[str, Any], int, str]] = {
 
 @pytest.mark.parametrize(("asked", "status", "slug"), CORPORA.values(), ids=CORPORA)
 def test_what_is_no_corpus_is_refused(service: Client, asked: dict[str, Any], status: int, slug: str) -> None:
-    refused(service.post("/corpora", **asked), status, slug)
+    refusal(service.post("/corpora", **asked), status, slug)
 
 
 def test_a_folder_under_an_allowed_place(service: Client, corpus_folder: Path) -> None:
@@ -115,7 +115,7 @@ def test_a_folder_under_an_allowed_place(service: Client, corpus_folder: Path) -
     listed = service.post("/corpora", content=body, headers={"content-type": "application/jsonl"})
     assert listed.status_code == 201, listed.text
     assert listed.json()["segments"] is None
-    job = ended(service, started(service, kind="label", corpus=listed.json()["id"]))
+    job = wait_for_end(service, started(service, kind="label", corpus=listed.json()["id"]))
     assert (job["state"], job["result"]["utterances"], job["failed_files"]) == ("succeeded", 4, 1)
     errors = service.get(f"/jobs/{job['id']}/errors").json()
     assert [e["utterance"] for e in errors["errors"]] == ["gone"]
@@ -126,9 +126,9 @@ def test_a_root_is_not_left_upwards_or_by_links(service: Client, tmp_path: Path)
     root = Path(service.app.state.services.settings.roots[0]) / "walls"
     speech.folder(root, 2)
     for folder in (f"{root}/..", f"{root.parent}/..", f"{root}/../walls"):
-        refused(service.post("/corpora", json={"folder": folder}), 403, "corpus-place")
+        refusal(service.post("/corpora", json={"folder": folder}), 403, "corpus-place")
     line = {"audio": f"{root.parent}/../a.wav", "annotation": f"{root}/a.lab"}
-    refused(
+    refusal(
         service.post("/corpora", content=json.dumps(line), headers={"content-type": "application/jsonl"}),
         403, "corpus-place",
     )  # fmt: skip
@@ -141,17 +141,17 @@ def test_a_root_is_not_left_upwards_or_by_links(service: Client, tmp_path: Path)
     assert made.status_code == 201, made.text
     assert made.json()["utterances"] == 2
     assert "hunter2" not in made.text
-    refused(service.post("/corpora", json={"folder": str(root), "table": "table.tsv"}), 422, "request-invalid")
+    refusal(service.post("/corpora", json={"folder": str(root), "table": "table.tsv"}), 422, "request-invalid")
 
 
 def test_a_corpus_in_use_stays(service: Client, corpus_folder: Path) -> None:
-    made = service.post("/corpora", content=speech.zipped(corpus_folder, **{"x/more": b"y"}), headers=ZIP).json()
+    made = service.post("/corpora", content=speech.zip_folder(corpus_folder, **{"x/more": b"y"}), headers=ZIP).json()
     job = started(service, kind="train", corpus=made["id"], name="long", training={"epochs": 500, "patience": 0})
-    refused(service.request("DELETE", f"/corpora/{made['id']}"), 409, "corpus-in-use")
+    refusal(service.request("DELETE", f"/corpora/{made['id']}"), 409, "corpus-in-use")
     service.post(f"/jobs/{job['id']}/cancel")
-    ended(service, job)
+    wait_for_end(service, job)
     assert service.request("DELETE", f"/corpora/{made['id']}").status_code == 204
-    refused(service.get(f"/corpora/{made['id']}"), 404, "corpus-unknown")
+    refusal(service.get(f"/corpora/{made['id']}"), 404, "corpus-unknown")
 
 
 # --------------------------------------------------------------------------------------------------------------- jobs
@@ -185,14 +185,14 @@ def test_what_is_no_job_is_refused(
 ) -> None:
     body = {k: corpus["id"] if v == "CORPUS" else v for k, v in asked.items()}
     before = len(service.get("/jobs?limit=200").json()["jobs"])
-    refused(service.post("/jobs", json=body), status, slug, says)
+    refusal(service.post("/jobs", json=body), status, slug, says)
     assert len(service.get("/jobs?limit=200").json()["jobs"]) == before
 
 
 @pytest.mark.parametrize("path", ["", "/cancel", "/events", "/errors", "/result"])
 def test_an_unknown_job(service: Client, path: str) -> None:
     method = "POST" if path == "/cancel" else "GET"
-    refused(service.request(method, f"/jobs/nothing{path}"), 404, "job-unknown", "'nothing'")
+    refusal(service.request(method, f"/jobs/nothing{path}"), 404, "job-unknown", "'nothing'")
 
 
 def test_a_key_stands_for_one_request(service: Client, corpus: dict[str, Any]) -> None:
@@ -204,7 +204,7 @@ def test_a_key_stands_for_one_request(service: Client, corpus: dict[str, Any]) -
     assert len({a.json()["id"] for a in answers}) == 1
     assert len({a.text for a in answers}) == 1
     assert sum(a.headers.get("idempotency-replayed") == "true" for a in answers) == 7
-    job = ended(service, answers[0].json())
+    job = wait_for_end(service, answers[0].json())
     later = service.post(
         "/jobs",
         content=json.dumps(dict(reversed(asked.items()))),
@@ -212,7 +212,7 @@ def test_a_key_stands_for_one_request(service: Client, corpus: dict[str, Any]) -
     )
     assert later.text == answers[0].text
     assert job["state"] == "succeeded"
-    refused(service.post("/jobs", json={**asked, "n_best": 2}, headers=headers), 422, "idempotency-key")
+    refusal(service.post("/jobs", json={**asked, "n_best": 2}, headers=headers), 422, "idempotency-key")
 
 
 def test_pages_hold_every_job_once(service: Client, corpus: dict[str, Any]) -> None:
@@ -233,11 +233,11 @@ def test_pages_hold_every_job_once(service: Client, corpus: dict[str, Any]) -> N
     assert seen == sorted(seen, reverse=True)
     assert set(made[:5]) <= set(seen)
     assert made[5] not in seen
-    refused(service.get("/jobs?cursor=%3F%3F"), 422, "request-invalid", "cursor")
-    refused(service.get("/jobs?limit=0"), 422, "request-invalid", "limit")
-    refused(service.get("/jobs?state=strange"), 422, "request-invalid", "state")
+    refusal(service.get("/jobs?cursor=%3F%3F"), 422, "request-invalid", "cursor")
+    refusal(service.get("/jobs?limit=0"), 422, "request-invalid", "limit")
+    refusal(service.get("/jobs?state=strange"), 422, "request-invalid", "state")
     for id in made:
-        ended(service, {"id": id})
+        wait_for_end(service, {"id": id})
     assert service.get("/jobs?state=queued&state=running").json()["jobs"] == []
 
 
@@ -284,7 +284,7 @@ def test_a_cancel_is_heard_within_a_second(
         assert at["state"] in ("queued", "running"), at
         time.sleep(0.05)
     assert service.post(f"/jobs/{job['id']}/cancel").json()["state"] in ("cancelling", "cancelled")
-    stopped = ended(service, job)  # `benchmarks/cancel.py` measures how soon
+    stopped = wait_for_end(service, job)  # `benchmarks/cancel.py` measures how soon
     assert stopped["state"] == "cancelled"
     assert service.post(f"/jobs/{job['id']}/cancel").json()["state"] == "cancelled"
     if kind == "label":
@@ -307,18 +307,18 @@ def test_a_cancel_is_heard_within_a_second(
 def test_a_training_without_a_whole_epoch_leaves_nothing(service: Client, corpus: dict[str, Any]) -> None:
     job = started(service, kind="train", corpus=corpus["id"], name="short", training={"epochs": 5000, "patience": 0})
     service.post(f"/jobs/{job['id']}/cancel")
-    stopped = ended(service, job)
+    stopped = wait_for_end(service, job)
     assert stopped["state"] == "cancelled"
     if stopped["result"] is None:  # as it is unless this machine was very fast
-        refused(service.get(f"/jobs/{job['id']}/result"), 409, "job-result", "cancelled")
+        refusal(service.get(f"/jobs/{job['id']}/result"), 409, "job-result", "cancelled")
 
 
 def test_one_bad_file_is_one_error(service: Client, tmp_path: Path) -> None:
     speech.folder(tmp_path, 6)
     (tmp_path / "s1" / "u0001.wav").write_bytes(b"not a sound")
     (tmp_path / "s2" / "u0002.lab").write_bytes(b"0 990000000 N\n")
-    made = service.post("/corpora", content=speech.zipped(tmp_path), headers=ZIP).json()
-    job = ended(service, started(service, kind="label", corpus=made["id"], formats=sorted(FORMATS)))
+    made = service.post("/corpora", content=speech.zip_folder(tmp_path), headers=ZIP).json()
+    job = wait_for_end(service, started(service, kind="label", corpus=made["id"], formats=sorted(FORMATS)))
     assert job["state"] == "succeeded"
     assert job["failed_files"] == 2
     errors = service.get(f"/jobs/{job['id']}/errors?limit=1").json()
@@ -331,7 +331,9 @@ def test_one_bad_file_is_one_error(service: Client, tmp_path: Path) -> None:
     rows = [json.loads(r) for r in service.get(f"/jobs/{job['id']}/result?format=jsonl").text.splitlines()]
     assert {r["utterance"] for r in rows} == {"u0000", "u0003", "u0004", "u0005"}
     assert all(len(r["segments"]) == SEGMENTS for r in rows)
-    trained = ended(service, started(service, kind="train", corpus=made["id"], name="some", training={"epochs": 1}))
+    trained = wait_for_end(
+        service, started(service, kind="train", corpus=made["id"], name="some", training={"epochs": 1})
+    )
     assert (trained["state"], trained["failed_files"]) == ("succeeded", 2), trained
 
 
@@ -339,29 +341,29 @@ def test_a_job_that_cannot_be_done_says_why(service: Client, tmp_path: Path) -> 
     speech.folder(tmp_path, 3)
     for lab in tmp_path.rglob("*.lab"):
         lab.write_text(re.sub(r" \w+\n", " N\n", lab.read_text()))
-    made = service.post("/corpora", content=speech.zipped(tmp_path), headers=ZIP).json()
-    job = ended(service, started(service, kind="train", corpus=made["id"], name="one-label"))
+    made = service.post("/corpora", content=speech.zip_folder(tmp_path), headers=ZIP).json()
+    job = wait_for_end(service, started(service, kind="train", corpus=made["id"], name="one-label"))
     assert job["state"] == "failed"
     assert job["error"]["type"] == "/problems/corpus"
     assert "at least 2 different labels" in job["error"]["detail"]
     split = service.post("/jobs", json={"kind": "evaluate", "corpus": made["id"], "split": "nothing"})
-    refused(split, 422, "request-invalid")
+    refusal(split, 422, "request-invalid")
 
 
 def test_a_job_that_ended_can_be_forgotten(service: Client, corpus: dict[str, Any]) -> None:
-    job = ended(service, started(service, kind="label", corpus=corpus["id"]))
+    job = wait_for_end(service, started(service, kind="label", corpus=corpus["id"]))
     assert service.request("DELETE", f"/jobs/{job['id']}").status_code == 204
-    refused(service.get(f"/jobs/{job['id']}"), 404, "job-unknown")
+    refusal(service.get(f"/jobs/{job['id']}"), 404, "job-unknown")
 
 
 def test_base_gives_its_settings_and_its_weights(service: Client, corpus: dict[str, Any]) -> None:
     job = started(service, kind="train", corpus=corpus["id"], name="again", base="default", training={"epochs": 1})
     assert job["request"]["training"]["batch"] == 4  # of the tiny model
     assert set(job["request"]["base"]) == {"name", "version"}
-    made = ended(service, job)["result"]
+    made = wait_for_end(service, job)["result"]
     assert made["metrics"]["epochs"] == 1
     assert made["start"].startswith("starts from tiny@")
-    first = ended(
+    first = wait_for_end(
         service, started(service, kind="train", corpus=corpus["id"], name="anew", training={"epochs": 1, "batch": 4})
     )["result"]
     assert "start" not in first
@@ -372,9 +374,9 @@ def test_a_base_learns_a_label_that_it_does_not_know(service: Client, tmp_path: 
     speech.folder(tmp_path, 5)
     for lab in tmp_path.rglob("*.lab"):
         lab.write_text(lab.read_text().replace(" N\n", " ny\n"))
-    made = service.post("/corpora", content=speech.zipped(tmp_path), headers=ZIP).json()
+    made = service.post("/corpora", content=speech.zip_folder(tmp_path), headers=ZIP).json()
     job = started(service, kind="train", corpus=made["id"], name="ny", base="default", training={"epochs": 1})
-    result = ended(service, job)["result"]
+    result = wait_for_end(service, job)["result"]
     assert result["start"].startswith("starts from tiny@")
     assert "with new labels: the label ny is not among" in result["start"]
     assert result["metrics"]["dev_error"] <= result["metrics"]["start_error"]
@@ -392,13 +394,13 @@ def test_a_base_learns_a_label_that_it_does_not_know(service: Client, tmp_path: 
 def test_too_many_jobs_and_webhooks(own_service: Callable[..., Any], corpus_folder: Path) -> None:
     receiver = Receiver(500, 204)
     with own_service(max_jobs=1, webhook_private=True, webhook_secret="a secret", max_upload_bytes=10**7) as client:
-        refused(client.post("/corpora", content=bytes(10**7 + 1), headers=ZIP), 413, "body-too-large")
-        made = client.post("/corpora", content=speech.zipped(corpus_folder), headers=ZIP).json()
+        refusal(client.post("/corpora", content=bytes(10**7 + 1), headers=ZIP), 413, "body-too-large")
+        made = client.post("/corpora", content=speech.zip_folder(corpus_folder), headers=ZIP).json()
         job = started(client, kind="label", corpus=made["id"], webhook=receiver.url)
         busy = client.post("/jobs", json={"kind": "label", "corpus": made["id"]})
-        refused(busy, 503, "overloaded", "1 have not ended (limit 1)")
+        refusal(busy, 503, "overloaded", "1 have not ended (limit 1)")
         assert int(busy.headers["retry-after"]) >= 1
-        ended(client, job)
+        wait_for_end(client, job)
         limit = time.monotonic() + 120
         while len(receiver.calls) < 2 and time.monotonic() < limit:
             time.sleep(0.1)
@@ -419,10 +421,10 @@ def test_keys_and_scopes(own_service: Callable[..., Any]) -> None:
     with own_service(admin_key="0123456789abcdef") as client:
         assert client.get("/health/live").status_code == 200
         missing = client.get("/jobs")
-        refused(missing, 401, "key-missing")
+        refusal(missing, 401, "key-missing")
         assert missing.headers["www-authenticate"] == "Bearer"
-        refused(client.get("/jobs", headers={"Authorization": "Bearer wrong"}), 401, "key-missing")
-        refused(client.get("/jobs", headers={"Authorization": "Basic x"}), 401, "key-missing")
+        refusal(client.get("/jobs", headers={"Authorization": "Bearer wrong"}), 401, "key-missing")
+        refusal(client.get("/jobs", headers={"Authorization": "Basic x"}), 401, "key-missing")
         assert client.get("/jobs", headers=admin).json() == {"jobs": [], "next": None}
         keys = {}
         for scope in ("read", "label", "train"):
@@ -432,32 +434,32 @@ def test_keys_and_scopes(own_service: Callable[..., Any]) -> None:
         body = {"kind": "label", "corpus": "nothing"}
         train = {"kind": "train", "corpus": "nothing", "name": "x"}
         assert client.get("/models", headers=keys["read"]).status_code == 200
-        problem = refused(client.post("/jobs", json=body, headers=keys["read"]), 403, "key-scope")
+        problem = refusal(client.post("/jobs", json=body, headers=keys["read"]), 403, "key-scope")
         assert problem["needed"] == "label"
-        refused(client.post("/jobs", json=body, headers=keys["label"]), 404, "corpus-unknown")
-        refused(client.post("/jobs", json=train, headers=keys["label"]), 403, "key-scope")
-        refused(client.post("/jobs", json=train, headers=keys["train"]), 404, "corpus-unknown")
-        refused(client.get("/keys", headers=keys["train"]), 403, "key-scope")
-        refused(client.request("DELETE", "/corpora/x", headers=keys["train"]), 403, "key-scope")
-        refused(client.request("PUT", "/aliases/default", json={"model": "x"}, headers=keys["train"]), 403, "key-scope")
+        refusal(client.post("/jobs", json=body, headers=keys["label"]), 404, "corpus-unknown")
+        refusal(client.post("/jobs", json=train, headers=keys["label"]), 403, "key-scope")
+        refusal(client.post("/jobs", json=train, headers=keys["train"]), 404, "corpus-unknown")
+        refusal(client.get("/keys", headers=keys["train"]), 403, "key-scope")
+        refusal(client.request("DELETE", "/corpora/x", headers=keys["train"]), 403, "key-scope")
+        refusal(client.request("PUT", "/aliases/default", json={"model": "x"}, headers=keys["train"]), 403, "key-scope")
         listed = client.get("/keys", headers=admin)
         assert [k["name"] for k in listed.json()["keys"]] == ["read", "label", "train"]
         secret = keys["read"]["Authorization"].split("_")[-1]
         assert secret not in listed.text
         assert client.request("DELETE", f"/keys/{listed.json()['keys'][0]['id']}", headers=admin).status_code == 204
-        refused(client.get("/models", headers=keys["read"]), 401, "key-missing")
+        refusal(client.get("/models", headers=keys["read"]), 401, "key-missing")
         folder = client.app.state.services.settings.folder
         assert all(secret.encode() not in p.read_bytes() for p in folder.glob("phonechain.db*"))
 
 
 def test_the_first_key_is_an_admins(own_service: Callable[..., Any]) -> None:
     with own_service() as client:
-        refused(client.post("/keys", json={"name": "a", "scopes": ["train"]}), 422, "request-invalid")
+        refusal(client.post("/keys", json={"name": "a", "scopes": ["train"]}), 422, "request-invalid")
         assert client.get("/jobs").status_code == 200, "nobody is locked out"
         made = client.post("/keys", json={"name": "boss", "scopes": ["admin"]})
         assert made.status_code == 201, made.text
         boss = {"Authorization": f"Bearer {made.json()['key']}"}
-        refused(client.get("/jobs"), 401, "key-missing")
+        refusal(client.get("/jobs"), 401, "key-missing")
         other = client.post("/keys", json={"name": "a", "scopes": ["read"]}, headers=boss)
         assert other.status_code == 201, other.text
         assert client.request("DELETE", f"/keys/{made.json()['id']}", headers=boss).status_code == 204

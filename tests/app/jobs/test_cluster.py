@@ -26,7 +26,7 @@ def material(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, bytes]:
     """(a model, a corpus)."""
     root = tmp_path_factory.mktemp("cluster")
     corpus = speech.folder(root / "corpus", 24)
-    return speech.model(root / "tiny.safetensors", corpus), speech.zipped(corpus)
+    return speech.model(root / "tiny.safetensors", corpus), speech.zip_folder(corpus)
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +59,7 @@ def test_no_job_runs_twice_to_a_result(stage: Stage, material: tuple[Path, bytes
         ids.append(answers[0].json()["id"])
     stage.kill("service", lambda pids: pids[0])
     for id in ids:
-        job = client.ended(id, 600)
+        job = client.wait_for_end(id, 600)
         assert job["state"] == "succeeded", job
         states = [e["state"] for e in storm.events(id) if e["type"] == "state"]
         assert states.count("succeeded") == 1, states
@@ -91,7 +91,7 @@ def test_a_database_that_is_away(stage: Stage, material: tuple[Path, bytes], pos
         assert _ask(stage, "GET", "/health/live").status_code == 200
     finally:
         postgres.start()
-    done = client.ended(job["id"], 600)
+    done = client.wait_for_end(job["id"], 600)
     assert done["state"] == "succeeded", done
     assert done["attempt"] == 1  # the worker waited with what it had
 
@@ -113,7 +113,7 @@ def test_a_scheduler_that_is_away(stage: Stage, material: tuple[Path, bytes]) ->
     assert int(answer.headers["retry-after"]) >= 1
     assert _ask(stage, "GET", f"/jobs/{job['id']}").status_code == 200
     stage.release("scheduler")
-    done = client.ended(job["id"], 600)
+    done = client.wait_for_end(job["id"], 600)
     assert done["state"] == "succeeded", done
 
 
@@ -130,7 +130,7 @@ def test_a_full_disk(material: tuple[Path, bytes], tmp_path: Path) -> None:
             storm = Storm(made, material[1], seed=4)
             client = Patient(made, 400)
             first = storm.submit("label")
-            assert client.ended(first, 600)["state"] == "succeeded"
+            assert client.wait_for_end(first, 600)["state"] == "succeeded"
             filler = store / "filler"
             with filler.open("wb", buffering=0) as file:
                 try:
@@ -144,7 +144,7 @@ def test_a_full_disk(material: tuple[Path, bytes], tmp_path: Path) -> None:
             again = client.post(
                 "/jobs", json={"kind": "label", "corpus": storm.corpus["id"], "formats": ["textgrid", "eaf"]}
             ).json()
-            failed = client.ended(again["id"], 600)
+            failed = client.wait_for_end(again["id"], 600)
             assert failed["state"] == "failed", failed
             assert failed["error"]["type"] == "/problems/storage-full"
             assert "disk full" in failed["error"]["detail"]
@@ -156,7 +156,7 @@ def test_a_full_disk(material: tuple[Path, bytes], tmp_path: Path) -> None:
             )  # fmt: skip
             assert upload.status_code == 507, upload.text
             filler.unlink()
-            assert client.ended(storm.submit("label"), 600)["state"] == "succeeded"
+            assert client.wait_for_end(storm.submit("label"), 600)["state"] == "succeeded"
         no_orphans(made)
     finally:
         subprocess.run(["umount", "-l", str(store)], check=False)

@@ -13,7 +13,7 @@ import soundfile
 from phonechain.features.corpora import read
 from tests.app.conftest import Client
 from tests.app.jobs import speech
-from tests.app.jobs.conftest import ended, started
+from tests.app.jobs.conftest import started, wait_for_end
 
 BROKEN = b"no annotation"
 
@@ -127,7 +127,7 @@ def cells(service: Client, job: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_the_segments_behind_an_evaluation(service: Client, corpus: dict[str, Any], corpus_folder: Path) -> None:
-    job = ended(service, started(service, kind="evaluate", corpus=corpus["id"], model="default"))
+    job = wait_for_end(service, started(service, kind="evaluate", corpus=corpus["id"], model="default"))
     body = cells(service, job)
     assert body["per"] == job["result"]["per"]
     assert not {"blob", "evaluation", "segments_blob"} & set(job["result"])
@@ -142,7 +142,7 @@ def test_the_segments_behind_an_evaluation(service: Client, corpus: dict[str, An
 def test_a_training_scores_what_it_held_out_and_takes_a_map(service: Client, sent: dict[str, Any]) -> None:
     asked = {"kind": "train", "corpus": sent["id"], "name": "mapped", "training": {"epochs": 2}}
     mapping = {"ɪy": "IY", "ih": "IH", "IH\u200b": "IH", "V": None}
-    job = ended(service, started(service, **asked, map=mapping))
+    job = wait_for_end(service, started(service, **asked, map=mapping))
     assert job["state"] == "succeeded", job
     body = cells(service, job)
     assert body["corpus"]["split"] == "held out"
@@ -156,7 +156,7 @@ def test_a_training_scores_what_it_held_out_and_takes_a_map(service: Client, sen
 
 
 def test_a_job_without_scores_says_its_state(service: Client, corpus: dict[str, Any]) -> None:
-    job = ended(service, started(service, kind="label", corpus=corpus["id"]))
+    job = wait_for_end(service, started(service, kind="label", corpus=corpus["id"]))
     for what in ("evaluation", "segments"):
         refused = service.get(f"/jobs/{job['id']}/{what}")
         assert (refused.status_code, refused.json()["detail"]) == (409, "no evaluation: the job is succeeded")

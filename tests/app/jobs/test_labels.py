@@ -11,10 +11,10 @@ import pytest
 
 from tests.app.conftest import Client
 from tests.app.jobs import speech
-from tests.app.jobs.conftest import ended, started
+from tests.app.jobs.conftest import started, wait_for_end
 
 
-def respelled(lab: bytes) -> bytes:
+def respell(lab: bytes) -> bytes:
     """Stress on vowels, and one label under a name that no folding knows."""
     lines = []
     for line in lab.decode().splitlines():
@@ -30,10 +30,10 @@ def stressed(service: Client) -> dict[str, Any]:
     files = []
     for n in range(6):
         wav, lab = speech.utterance(n)
-        files += [("files", (f"u{n}.wav", wav)), ("files", (f"u{n}.lab", respelled(lab)))]
+        files += [("files", (f"u{n}.wav", wav)), ("files", (f"u{n}.lab", respell(lab)))]
     answer = service.post("/jobs", files=files, data={"job": json.dumps({"kind": "evaluate"})})
     assert answer.status_code == 202, answer.text
-    job = ended(service, answer.json())
+    job = wait_for_end(service, answer.json())
     assert job["state"] == "succeeded", job
     return job
 
@@ -51,16 +51,16 @@ def test_an_evaluation_scores_through_the_folding(service: Client, stressed: dic
 
 def test_a_map_says_the_rest(service: Client, stressed: dict[str, Any]) -> None:
     corpus = stressed["request"]["corpus"]
-    job = ended(service, started(service, kind="evaluate", corpus=corpus, map={"PT": "P"}))
+    job = wait_for_end(service, started(service, kind="evaluate", corpus=corpus, map={"PT": "P"}))
     found = evaluation(service, job)
     assert (found["unknown"], found["segments"]) == ({}, 6 * speech.SEGMENTS)
-    wrong = ended(service, started(service, kind="evaluate", corpus=corpus, map={"PT": "ZZ"}))
+    wrong = wait_for_end(service, started(service, kind="evaluate", corpus=corpus, map={"PT": "ZZ"}))
     assert (wrong["state"], wrong["error"]["type"]) == ("failed", "/problems/phone-set")
 
 
 def test_labelled_rows_say_what_labels_were_compared_as(service: Client, stressed: dict[str, Any]) -> None:
     job = started(service, kind="label", corpus=stressed["request"]["corpus"], map={"PT": "P"})
-    assert ended(service, job)["state"] == "succeeded"
+    assert wait_for_end(service, job)["state"] == "succeeded"
     text = service.get(f"/jobs/{job['id']}/result?format=jsonl").text
     rows = [json.loads(line) for line in text.splitlines()]
     assert all(row["folding"]["steps"] == ["stress"] for row in rows)
@@ -73,8 +73,8 @@ def test_labelled_rows_say_what_labels_were_compared_as(service: Client, stresse
 def test_a_training_goes_on_from_a_base_with_its_spelling(service: Client, stressed: dict[str, Any]) -> None:
     corpus = stressed["request"]["corpus"]
     asked = {"kind": "train", "corpus": corpus, "base": "default", "training": {"epochs": 1}}
-    joined = ended(service, started(service, name="joined", fold=True, **asked))
-    apart = ended(service, started(service, name="apart", **asked))
+    joined = wait_for_end(service, started(service, name="joined", fold=True, **asked))
+    apart = wait_for_end(service, started(service, name="apart", **asked))
     # PT is no label of the base, however it is folded: it alone keeps the weights from being the start
     assert "the label PT" in joined["result"]["start"]
     assert "labels" in apart["result"]["start"]

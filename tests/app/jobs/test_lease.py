@@ -16,7 +16,7 @@ from phonechain.app.settings import Settings
 from phonechain.app.storage.database import Database
 from phonechain.app.storage.tables import Lease
 from tests.app.jobs import speech
-from tests.app.jobs.conftest import ended, started
+from tests.app.jobs.conftest import started, wait_for_end
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -85,14 +85,14 @@ def test_two_services_with_workers_of_their_own(
     with own_service(**settings) as second:
         with own_service(**settings) as first:
             corpus = first.post(
-                "/corpora", content=speech.zipped(corpus_folder), headers={"content-type": "application/zip"}
+                "/corpora", content=speech.zip_folder(corpus_folder), headers={"content-type": "application/zip"}
             ).json()["id"]
             jobs = [started(c, kind="label", corpus=corpus) for c in (first, second, first, second)]
-            done = [ended(second, job) for job in jobs]
+            done = [wait_for_end(second, job) for job in jobs]
             assert [job["state"] for job in done] == ["succeeded"] * 4
             # A job that two clusters run is submitted again at every look.
             train = {"kind": "train", "corpus": corpus, "preset": "lc-crf", "name": "two", "training": {"epochs": 2}}
-            trained = ended(first, started(first, **train))
+            trained = wait_for_end(first, started(first, **train))
             assert (trained["state"], trained["attempt"]) == ("succeeded", 1), trained
         left = started(second, kind="label", corpus=corpus)
-        assert ended(second, left)["state"] == "succeeded"
+        assert wait_for_end(second, left)["state"] == "succeeded"

@@ -11,7 +11,7 @@ from typing import Any
 
 from phonechain.app import samples
 from tests.app.conftest import Client
-from tests.app.jobs.conftest import ended
+from tests.app.jobs.conftest import wait_for_end
 from tests.app.jobs.test_segment_options import rows_of
 from tests.app.labelling.test_sequences import TWO
 
@@ -24,7 +24,7 @@ def label(service: Client, segments: bytes, suffix: str = "TextGrid", **asked: A
     files = [("files", ("a.flac", AUDIO)), ("files", (f"a.{suffix}", segments))]
     answer = service.post("/jobs", files=files, data={"job": json.dumps({"kind": "label", **asked})})
     assert answer.status_code == 202, answer.text
-    return ended(service, answer.json())
+    return wait_for_end(service, answer.json())
 
 
 def table(service: Client, job: dict[str, Any], name: str) -> list[dict[str, str]]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.app.jobs import speech
-from tests.app.jobs.test_api import ZIP, refused
+from tests.app.jobs.test_api import ZIP, refusal
 
 
 def test_keys_see_their_own(own_service: Callable[..., Any], corpus_folder: Path) -> None:
@@ -18,20 +18,20 @@ def test_keys_see_their_own(own_service: Callable[..., Any], corpus_folder: Path
             made = client.post("/keys", json={"name": name, "scopes": ["label"]}, headers=admin).json()
             keys.append({"Authorization": f"Bearer {made['key']}"})
         mine, other = keys
-        data = speech.zipped(corpus_folder)
+        data = speech.zip_folder(corpus_folder)
         corpus = client.post("/corpora", content=data, headers={**ZIP, **mine}).json()["id"]
         asked = {"kind": "label", "corpus": corpus}
         job = client.post("/jobs", json=asked, headers={**mine, "Idempotency-Key": "a"}).json()["id"]
 
-        refused(client.post("/jobs", json=asked, headers=other), 404, "corpus-unknown")
-        refused(client.get(f"/corpora/{corpus}", headers=other), 404, "corpus-unknown")
+        refusal(client.post("/jobs", json=asked, headers=other), 404, "corpus-unknown")
+        refusal(client.get(f"/corpora/{corpus}", headers=other), 404, "corpus-unknown")
         for address in ("", "/errors", "/events", "/result"):
-            refused(client.get(f"/jobs/{job}{address}", headers=other), 404, "job-unknown")
-        refused(client.post(f"/jobs/{job}/cancel", headers=other), 404, "job-unknown")
+            refusal(client.get(f"/jobs/{job}{address}", headers=other), 404, "job-unknown")
+        refusal(client.post(f"/jobs/{job}/cancel", headers=other), 404, "job-unknown")
         assert client.get("/jobs", headers=other).json()["jobs"] == []
         assert client.get("/corpora", headers=other).json()["corpora"] == []
         # Another key's Idempotency-Key is another one.
-        refused(client.post("/jobs", json=asked, headers={**other, "Idempotency-Key": "a"}), 404, "corpus-unknown")
+        refusal(client.post("/jobs", json=asked, headers={**other, "Idempotency-Key": "a"}), 404, "corpus-unknown")
 
         for headers in (mine, admin):
             assert [row["id"] for row in client.get("/jobs", headers=headers).json()["jobs"]] == [job]

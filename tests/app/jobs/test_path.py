@@ -12,7 +12,7 @@ from typing import Any
 from phonechain.features import annotation as notation
 from phonechain.model.labeler import PhoneLabeler
 from tests.app.conftest import Client
-from tests.app.jobs.conftest import ended, started
+from tests.app.jobs.conftest import started, wait_for_end
 from tests.app.jobs.speech import SEGMENTS, utterance
 
 
@@ -30,7 +30,7 @@ def test_train_label_evaluate(service: Client, corpus: dict[str, Any]) -> None:
         service, kind="train", corpus=corpus["id"], name="mine", training={"epochs": 3, "batch": 4}, licence="none"
     )
     assert job["state"] == "queued"
-    trained = ended(service, job)
+    trained = wait_for_end(service, job)
     assert trained["state"] == "succeeded", trained
     assert trained["progress"]["done"] == 1 or trained["progress"]["metrics"]["epoch"] == 3
     version = trained["result"]["version"]
@@ -42,7 +42,7 @@ def test_train_label_evaluate(service: Client, corpus: dict[str, Any]) -> None:
     assert labeler.card_["licence"] == "none"
     assert service.get("/models/mine/file").content == file.content
 
-    done = ended(
+    done = wait_for_end(
         service, started(service, kind="label", corpus=corpus["id"], model="mine", formats=["textgrid", "htk"])
     )
     assert done["state"] == "succeeded", done
@@ -69,7 +69,7 @@ def test_train_label_evaluate(service: Client, corpus: dict[str, Any]) -> None:
     assert len(posteriors) == 20 * SEGMENTS
     assert posteriors == sorted(posteriors)
 
-    scored = ended(service, started(service, kind="evaluate", corpus=corpus["id"], model="mine"))
+    scored = wait_for_end(service, started(service, kind="evaluate", corpus=corpus["id"], model="mine"))
     assert scored["state"] == "succeeded", scored
     found = service.get(f"/jobs/{scored['id']}/result").json()
     assert found["segments"] == 4 * SEGMENTS
@@ -86,7 +86,7 @@ def test_files_can_come_with_the_job(service: Client) -> None:
         files += [("files", (f"a{n}.wav", wav)), ("files", (f"a{n}.lab", lab))]
     answer = service.post("/jobs", files=files, data={"job": json.dumps({"kind": "label"})})
     assert answer.status_code == 202, answer.text
-    assert ended(service, answer.json())["result"]["utterances"] == 2
+    assert wait_for_end(service, answer.json())["result"]["utterances"] == 2
 
 
 def test_a_model_is_uploaded_named_and_removed(service: Client, tiny_model: Path) -> None:

@@ -30,7 +30,7 @@ def aligned(service: Client) -> dict[str, Any]:
     ]
     answer = service.post("/jobs", files=files, data={"job": json.dumps({"kind": "align"})})
     assert answer.status_code == 202, answer.text
-    return conftest.ended(service, answer.json(), 1200)
+    return conftest.wait_for_end(service, answer.json(), 1200)
 
 
 def test_what_an_alignment_found(service: Client, aligned: dict[str, Any]) -> None:
@@ -54,7 +54,7 @@ def test_a_refinement_keeps_the_file_that_it_refined(service: Client) -> None:
     files = [("files", ("s/a.flac", AUDIO)), ("files", ("s/a.TextGrid", TEXTGRID))]
     answer = service.post("/jobs", files=files, data={"job": json.dumps({"kind": "align", "refine": True})})
     assert answer.status_code == 202, answer.text
-    added = add(service, job=conftest.ended(service, answer.json(), 1200)["id"], place=0)
+    added = add(service, job=conftest.wait_for_end(service, answer.json(), 1200)["id"], place=0)
     assert (added.status_code, added.json()["annotation_name"]) == (201, "a.TextGrid"), added.text
     before, after = read(TEXTGRID), read(service.get(f"{added.headers['location']}/annotation").content)
     assert [tier.name for tier in after.tiers] == ["words", "phones"]
@@ -74,7 +74,7 @@ def test_an_utterance_without_a_result(service: Client, aligned: dict[str, Any])
 
 
 def test_a_labelling_job_brings_the_corpus_with_its_annotations(service: Client, corpus: dict[str, Any]) -> None:
-    job = conftest.ended(service, started(service, kind="label", corpus=corpus["id"]), 1200)
+    job = conftest.wait_for_end(service, started(service, kind="label", corpus=corpus["id"]), 1200)
     of_job, of_corpus = add(service, job=job["id"], place=4), add(service, corpus=corpus["id"], place=4)
     assert (of_job.status_code, of_corpus.status_code) == (201, 201), (of_job.text, of_corpus.text)
     assert of_job.json()["annotation_name"].endswith(".lab")

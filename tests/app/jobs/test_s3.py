@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from phonechain.app.storage.blobs import Store
-from tests.app.jobs.conftest import ended, started
+from tests.app.jobs.conftest import started, wait_for_end
 
 pytestmark = pytest.mark.slow
 
@@ -69,12 +69,12 @@ def test_a_corpus_by_url_is_trained_on_and_labelled(
         assert answer.status_code == 201, answer.text
         corpus = answer.json()
         assert corpus["utterances"] == 20, corpus
-        trained = ended(
+        trained = wait_for_end(
             client,
             started(client, kind="train", corpus=corpus["id"], name="cloudy", preset="lc-crf", training={"epochs": 2}),
         )
         assert trained["state"] == "succeeded", trained
-        job = ended(client, started(client, kind="label", corpus=corpus["id"], model="cloudy", formats=["htk"]))
+        job = wait_for_end(client, started(client, kind="label", corpus=corpus["id"], model="cloudy", formats=["htk"]))
         assert job["state"] == "succeeded", job
         rows = [json.loads(line) for line in client.get(f"/jobs/{job['id']}/result?format=jsonl").text.splitlines()]
         assert len({row["utterance"] for row in rows}) == 20

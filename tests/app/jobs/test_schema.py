@@ -37,7 +37,7 @@ def described_service(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path
         client = Patient(stage)
         client.http.headers.update(HEADERS)
         made = client.post(
-            "/corpora", content=speech.zipped(corpus_folder), headers={"content-type": "application/zip"}
+            "/corpora", content=speech.zip_folder(corpus_folder), headers={"content-type": "application/zip"}
         )
         assert made.status_code == 201
         schema = schemathesis.openapi.from_url(f"http://127.0.0.1:{stage.ports[0]}/openapi.json")

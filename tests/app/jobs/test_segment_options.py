@@ -18,9 +18,9 @@ from phonechain.features.segments import Segment
 from phonechain.model.labeler import PhoneLabeler
 from tests.app.conftest import Client
 from tests.app.jobs import speech
-from tests.app.jobs.conftest import ended, started
+from tests.app.jobs.conftest import started, wait_for_end
 from tests.app.jobs.speech import SEGMENTS, utterance
-from tests.app.jobs.test_api import ZIP, refused
+from tests.app.jobs.test_api import ZIP, refusal
 
 WAV, LAB = utterance(1)
 LINES = LAB.decode().splitlines(keepends=True)
@@ -30,12 +30,12 @@ BAD = "".join([*LINES[:4], f"{AT} {AT} X\n", *LINES[4:], f"{LINES[-1].split()[1]
 HOLE = "".join([*LINES[:8], *LINES[12:]]).encode()
 
 
-def sent(service: Client, lab: bytes, **asked: Any) -> dict[str, Any]:
+def send(service: Client, lab: bytes, **asked: Any) -> dict[str, Any]:
     """A job that labels one recording, when it has ended."""
     files = [("files", ("a.wav", WAV)), ("files", ("a.lab", lab))]
     answer = service.post("/jobs", files=files, data={"job": json.dumps({"kind": "label", **asked})})
     assert answer.status_code == 202, answer.text
-    return ended(service, answer.json())
+    return wait_for_end(service, answer.json())
 
 
 def rows_of(service: Client, job: dict[str, Any]) -> list[dict[str, Any]]:
@@ -44,7 +44,7 @@ def rows_of(service: Client, job: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def test_skipped_ones_are_in_every_result(service: Client) -> None:
-    job = sent(service, BAD, on_bad_segment="skip", formats=["textgrid", "csv", "json"])
+    job = send(service, BAD, on_bad_segment="skip", formats=["textgrid", "csv", "json"])
     assert (job["state"], job["failed_files"]) == ("succeeded", 0), job
     [row] = rows_of(service, job)
     direct = service.post(
@@ -73,24 +73,24 @@ def test_skipped_ones_are_in_every_result(service: Client) -> None:
 
 def test_they_are_refused_unless_asked_otherwise(service: Client, tmp_path: Path) -> None:
     past = "".join([*LINES, f"{LINES[-1].split()[1]} 90000000 Z\n"]).encode()
-    job = sent(service, past)
+    job = send(service, past)
     assert (job["state"], job["failed_files"]) == ("succeeded", 1)
     [error] = service.get(f"/jobs/{job['id']}/errors").json()["errors"]
     direct = service.post("/classify", files={"audio": WAV, "segments": ("a.lab", past)}).json()
     assert (error["type"], error["detail"]) == (direct["type"], direct["detail"])
-    problem = refused(
+    problem = refusal(
         service.post("/jobs", json={"kind": "label", "corpus": "x", "on_bad_segment": "drop"}), 422, "request-invalid"
     )
     assert "on_bad_segment" in problem["detail"]
     for wrong in (-1, "nan", "much"):
         body = {"kind": "label", "corpus": "x", "max_gap": wrong}
-        refused(service.post("/jobs", json=body), 422, "request-invalid", "max_gap")
+        refusal(service.post("/jobs", json=body), 422, "request-invalid", "max_gap")
 
 
 def test_a_corpus_keeps_the_files_of_what_is_skipped(service: Client, tmp_path: Path) -> None:
     speech.folder(tmp_path, 3)
     (tmp_path / "s1" / "u0001.lab").write_bytes(BAD)
-    packed = speech.zipped(tmp_path)
+    packed = speech.zip_folder(tmp_path)
     made = service.post("/corpora", content=packed, headers=ZIP).json()
     assert (made["utterances"], made["problem_count"]) == (2, 1)
     assert made["problems"][0]["line"] == 5
@@ -98,19 +98,19 @@ def test_a_corpus_keeps_the_files_of_what_is_skipped(service: Client, tmp_path: 
     assert (made["utterances"], made["problem_count"]) == (3, 0)
     assert made["options"]["on_bad_segment"] == "skip"
     assert [w["code"] for w in made["warnings"]] == ["segment-skipped"]
-    job = ended(service, started(service, kind="label", corpus=made["id"]))
+    job = wait_for_end(service, started(service, kind="label", corpus=made["id"]))
     assert job["failed_files"] == 0
     assert [len(r["segments"]) for r in rows_of(service, job)] == [SEGMENTS, SEGMENTS + 2, SEGMENTS]
-    strict = ended(service, started(service, kind="label", corpus=made["id"], on_bad_segment="refuse"))
+    strict = wait_for_end(service, started(service, kind="label", corpus=made["id"], on_bad_segment="refuse"))
     assert strict["failed_files"] == 1
-    scored = ended(service, started(service, kind="evaluate", corpus=made["id"]))
+    scored = wait_for_end(service, started(service, kind="evaluate", corpus=made["id"]))
     found = service.get(f"/jobs/{scored['id']}/result").json()
     assert [p["utterance"] for p in found["problems"]] == ["u0001"]  # what the sound's length shows refuses the file
 
 
 @pytest.mark.parametrize(("gaps", "max_gap", "sequences"), [("across", 0.2, 1), ("break", 0.1, 2), ("break", 9.0, 1)])
 def test_gaps(service: Client, gaps: str, max_gap: float, sequences: int) -> None:
-    [row] = rows_of(service, sent(service, HOLE, gaps=gaps, max_gap=max_gap))
+    [row] = rows_of(service, send(service, HOLE, gaps=gaps, max_gap=max_gap))
     assert row["gaps"] == {"mode": gaps, "max_gap": max_gap, "sequences": sequences}
     direct = service.post(
         "/classify", files={"audio": WAV, "segments": ("a.lab", HOLE)}, data={"gaps": gaps, "max_gap": str(max_gap)}
@@ -138,11 +138,11 @@ def test_timit_is_read_alike_by_all(service: Client, tmp_path: Path) -> None:
     for name in ("SX1", "SI2"):
         (folder / f"{name}.WAV").write_bytes(WAV)
         (folder / f"{name}.PHN").write_text(text)
-    made = service.post("/corpora", content=speech.zipped(tmp_path), headers=ZIP).json()
+    made = service.post("/corpora", content=speech.zip_folder(tmp_path), headers=ZIP).json()
     local = corpora.read(tmp_path)
     assert made["labels"] == local.labels()
     assert made["options"]["drop"] == [DROPPED]
-    job = ended(
+    job = wait_for_end(
         service, started(service, kind="train", corpus=made["id"], name="timit", training={"epochs": 1, "patience": 0})
     )
     assert job["state"] == "succeeded", job
@@ -150,7 +150,7 @@ def test_timit_is_read_alike_by_all(service: Client, tmp_path: Path) -> None:
 
 
 def test_files_of_many_name_the_recording(service: Client) -> None:
-    job = sent(service, LAB, formats=["mlf", "ctm"])
+    job = send(service, LAB, formats=["mlf", "ctm"])
     with zipfile.ZipFile(io.BytesIO(service.get(f"/jobs/{job['id']}/result").content)) as archive:
         assert list(notation.read_all(archive.read("mlf/a.mlf"))) == ["a"]
         assert list(notation.read_all(archive.read("ctm/a.ctm"))) == ["a"]

@@ -14,7 +14,7 @@ from phonechain.model import pretrained_path
 from phonechain.model.labeler import PhoneLabeler
 from tests.app.conftest import Client
 from tests.app.jobs import speech
-from tests.app.jobs.conftest import ended, started
+from tests.app.jobs.conftest import started, wait_for_end
 from tests.app.jobs.speech import SEGMENTS
 
 
@@ -48,7 +48,7 @@ def messages(service: Client, job: dict[str, Any]) -> list[str]:
 def test_one_recording_does_not_make_its_base_worse(shipped: Client, reviewed: str, tmp_path: Path) -> None:
     asked = {"epochs": 6, "base_step": "full"}  # 0.7 after six epochs, 0.9 after all 35
     job = started(shipped, kind="train", corpus=reviewed, name="one", base="default", fold=True, training=asked)
-    result = ended(shipped, job, 1500)["result"]
+    result = wait_for_end(shipped, job, 1500)["result"]
     metrics = result["metrics"]
     assert metrics["dev_segments"] == 10
     assert metrics["train_segments"] == SEGMENTS - 10
@@ -67,7 +67,7 @@ def test_one_recording_does_not_make_its_base_worse(shipped: Client, reviewed: s
 def test_a_step_that_ruins_the_base_leaves_the_base(shipped: Client, reviewed: str) -> None:
     asked = {"learning_rate": 0.2, "epochs": 3, "schedule": "constant", "base_step": "full"}
     job = started(shipped, kind="train", corpus=reviewed, name="ruined", base="default", fold=True, training=asked)
-    result = ended(shipped, job, 1500)["result"]
+    result = wait_for_end(shipped, job, 1500)["result"]
     assert (result["metrics"]["best_epoch"], result["metrics"]["epochs"]) == (0, 3)
     assert result["metrics"]["dev_error"] == result["metrics"]["start_error"]
     codes = [w["code"] for w in result["warnings"]]
@@ -79,15 +79,19 @@ def test_a_step_that_ruins_the_base_leaves_the_base(shipped: Client, reviewed: s
 
 
 def test_a_small_corpus_is_warned_of_without_a_base_too(service: Client, corpus: dict[str, Any]) -> None:
-    few = ended(service, started(service, kind="train", corpus=corpus["id"], name="few", training={"epochs": 1}), 1500)
+    few = wait_for_end(
+        service, started(service, kind="train", corpus=corpus["id"], name="few", training={"epochs": 1}), 1500
+    )
     assert few["result"]["warnings"][0]["code"] == "corpus-small"
 
 
 def test_auto_lets_systems_compete_and_says_how(shipped: Client, corpus_folder: Path) -> None:
-    taken = shipped.post("/corpora", content=speech.zipped(corpus_folder), headers={"content-type": "application/zip"})
+    taken = shipped.post(
+        "/corpora", content=speech.zip_folder(corpus_folder), headers={"content-type": "application/zip"}
+    )
     asked = {"kind": "train", "corpus": taken.json()["id"], "name": "chosen", "preset": "auto"}
     job = started(shipped, **asked, training={"epochs": 1})
-    result = ended(shipped, job, 1500)["result"]
+    result = wait_for_end(shipped, job, 1500)["result"]
     table = result["metrics"]["candidates"]
     assert {"spn-lc-crf", "spn-ho-lc-crf", "lc-crf", "blstm-seg-lc-crf"} <= {row["preset"] for row in table}
     assert [row["preset"] for row in table if row["warm"]] == ["blstm-ho-lc-crf"]

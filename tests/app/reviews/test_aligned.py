@@ -48,7 +48,7 @@ def test_an_alignment_is_reviewed_with_the_certainty_of_its_boundaries(client: C
     assert [s.label for s in tier_segments(grid.tiers[0]) if s.label] == WORDS.split()
 
 
-def refined(client: Client, annotation: bytes, name: str) -> tuple[dict[str, Any], httpx.Response]:
+def refine_sample(client: Client, annotation: bytes, name: str) -> tuple[dict[str, Any], httpx.Response]:
     """The answer of a refinement, and the file that it became beside the annotation that was refined."""
     files = {"audio": ("a.flac", AUDIO), "transcript": (name, annotation)}
     answer = client.post("/align", files=files, data={"refine": "true", "tier": "phones"})
@@ -64,7 +64,7 @@ def test_refined_boundaries_leave_the_rest_of_the_file_as_it_was(client: Client)
     points += '        points: size = 1\n        points [1]:\n            number = 0.5\n            mark = "H*"\n'
     text = TEXTGRID.decode().replace('"AH"', '"AH0"').replace("size = 2", "size = 3", 1).rstrip() + points
     source = text.encode("utf-16")
-    found, added = refined(client, source, "mine.TextGrid")
+    found, added = refine_sample(client, source, "mine.TextGrid")
     assert (added.status_code, added.json()["annotation_name"]) == (201, "mine.TextGrid"), added.text
     out = client.get(f"{added.headers['location']}/annotation").content
     assert out[:2] == source[:2]

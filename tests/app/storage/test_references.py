@@ -51,7 +51,7 @@ def missing(client: Client) -> list[str]:
     return lost + [row.location for row in rows if not (here.corpus_folder(row.location) / "u.flac").is_file()]
 
 
-def kept(client: Client) -> set[str]:
+def stored_digests(client: Client) -> set[str]:
     """What lies on the disk."""
     here = workspace(client)
     return {*here.store.digests(), *(p.name for p in here.corpus_folder("x").parent.glob("*") if p.is_dir())}
@@ -81,7 +81,7 @@ def test_a_deletion_beside_an_upload_of_the_same_files(stored: Client) -> None:
             assert (gone.result().status_code, second.status_code) == (204, 201)
             assert missing(stored) == []
             assert stored.request("DELETE", f"/corpora/{second.json()['id']}").status_code == 204
-    assert kept(stored) == set()
+    assert stored_digests(stored) == set()
 
 
 def test_a_refused_request_leaves_nothing(stored: Client) -> None:
@@ -90,14 +90,14 @@ def test_a_refused_request_leaves_nothing(stored: Client) -> None:
     assert stored.post("/models", content=b"no model", headers={"content-type": "application/octet-stream"}).is_error
     job = {"job": '{"kind": "label", "n_best": 1000000}'}
     assert stored.post("/jobs", data=job, files=[("files", ("a.zip", archive(), ZIP["content-type"]))]).is_error
-    assert kept(stored) == set()
+    assert stored_digests(stored) == set()
     with workspace(stored).db.read() as session:
         assert list(session.scalars(select(Hold))) == []
 
 
 def test_what_a_killed_process_held_is_collected_when_the_hold_has_expired(stored: Client) -> None:
     corpus = upload(stored, archive()).json()
-    here, rows = workspace(stored), kept(stored)
+    here, rows = workspace(stored), stored_digests(stored)
     lost = references.BlobHolds(here)
     digest = lost.workspace.store.put(b"written, and then the process was killed")
     assert references.collect(here) == 0
@@ -106,7 +106,7 @@ def test_what_a_killed_process_held_is_collected_when_the_hold_has_expired(store
         for hold in session.scalars(select(Hold)):
             hold.expires = 0.0
     assert references.collect(here) == 1
-    assert kept(stored) == rows
+    assert stored_digests(stored) == rows
     assert stored.get(f"/corpora/{corpus['id']}").status_code == 200
 
 

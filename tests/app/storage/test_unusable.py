@@ -65,7 +65,7 @@ def damage(path: Path) -> None:
     path.write_bytes(b"this is no database\n" * 1000)
 
 
-def migrated(path: Path) -> None:
+def migrate(path: Path) -> None:
     database = Database(sqlite_url(path))
     database.migrate()
     database.dispose()  # the last connection moves everything into the file
@@ -73,7 +73,7 @@ def migrated(path: Path) -> None:
 
 def overwrite_pages(path: Path) -> None:
     """The first page is whole, what follows is not."""
-    migrated(path)
+    migrate(path)
     size = path.stat().st_size
     with path.open("r+b") as file:
         file.seek(4096)
@@ -81,7 +81,7 @@ def overwrite_pages(path: Path) -> None:
 
 
 def from_the_future(path: Path) -> None:
-    migrated(path)
+    migrate(path)
     with sqlite3.connect(path) as connection:
         connection.execute("UPDATE alembic_version SET version_num = '9999'")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from phonechain.features.annotation import FORMATS, Annotation, Tier, add_labels, write
 from phonechain.features.segments import Segment
-from tests.features.fuzz import mutated
+from tests.features.fuzz import mutate
 
 _PIECES = [
     *(
@@ -126,4 +126,4 @@ def mutations(seed: int, count: int) -> Iterator[bytes]:
     draw = random.Random(seed)
     pool = seeds()
     for _ in range(count):
-        yield mutated(draw, pool, _PIECES)
+        yield mutate(draw, pool, _PIECES)

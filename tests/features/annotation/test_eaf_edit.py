@@ -41,7 +41,7 @@ SOURCE = b"""<?xml version="1.0" encoding="UTF-8"?>
 AS_READ: list[Row] = [(0, 0.1, 0.3, "a"), (1, 0.3, 0.6, "b"), (2, 0.6, 1.0, "c")]
 
 
-def edited(rows: list[Row], source: bytes = SOURCE) -> bytes:
+def edit(rows: list[Row], source: bytes = SOURCE) -> bytes:
     out = edit_tier(source, 0, rows)
     assert out is not None
     return out
@@ -56,24 +56,24 @@ def test_the_source_is_what_the_rows_say() -> None:
 
 
 def test_without_a_change_the_document_is_the_same() -> None:
-    assert canonical(edited(AS_READ)) == canonical(SOURCE)
+    assert canonical(edit(AS_READ)) == canonical(SOURCE)
 
 
 def test_a_label_is_all_that_changes() -> None:
-    out = edited([AS_READ[0], (1, 0.3, 0.6, "<x>"), AS_READ[2]])
+    out = edit([AS_READ[0], (1, 0.3, 0.6, "<x>"), AS_READ[2]])
     assert canonical(out) == canonical(SOURCE.replace(b">b<", b">&lt;x&gt;<"))
 
 
 def test_a_boundary_moves_alone() -> None:
-    out = read(edited([(0, 0.1, 0.25, "a"), (1, 0.25, 0.6, "b"), AS_READ[2]]))
+    out = read(edit([(0, 0.1, 0.25, "a"), (1, 0.25, 0.6, "b"), AS_READ[2]]))
     assert out.tiers[0].entries == [Segment(0.1, 0.25, "a"), Segment(0.25, 0.6, "b"), Segment(0.6, 1.0, "c")]
     assert out.tiers[1:] == read(SOURCE).tiers[1:]
-    slots = re.findall(rb'TIME_VALUE="(\d+)"', edited([(0, 0.1, 0.25, "a"), (1, 0.25, 0.6, "b"), AS_READ[2]]))
+    slots = re.findall(rb'TIME_VALUE="(\d+)"', edit([(0, 0.1, 0.25, "a"), (1, 0.25, 0.6, "b"), AS_READ[2]]))
     assert slots == [b"0", b"150", b"200", b"500", b"900"]  # one new slot, shared, in its place
 
 
 def test_a_split_makes_one_annotation() -> None:
-    out = edited([AS_READ[0], (1, 0.3, 0.45, "b"), (3, 0.45, 0.6, "new"), AS_READ[2]])
+    out = edit([AS_READ[0], (1, 0.3, 0.45, "b"), (3, 0.45, 0.6, "new"), AS_READ[2]])
     assert [(s.start, s.end, s.label) for s in read(out).tiers[0].entries] == [
         (0.1, 0.3, "a"), (0.3, 0.45, "b"), (0.45, 0.6, "new"), (0.6, 1.0, "c"),
     ]  # fmt: skip
@@ -82,7 +82,7 @@ def test_a_split_makes_one_annotation() -> None:
 
 
 def test_what_refers_to_a_merged_annotation_refers_to_what_is_left() -> None:
-    out = edited([AS_READ[0], (1, 0.3, 1.0, "b")])
+    out = edit([AS_READ[0], (1, 0.3, 1.0, "b")])
     assert b'ANNOTATION_REF="a2"' in out
     assert b'ANNOTATION_ID="a3"' not in out
     back = read(out)

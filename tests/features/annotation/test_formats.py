@@ -294,7 +294,7 @@ def slot(i, value=None):
     return f'<TIME_SLOT TIME_SLOT_ID="ts{i}"' + (f' TIME_VALUE="{value}"' if value is not None else "") + "/>"
 
 
-def aligned(i, a, b, text):
+def aligned_annotation(i, a, b, text):
     attributes = f'ANNOTATION_ID="a{i}" TIME_SLOT_REF1="ts{a}" TIME_SLOT_REF2="ts{b}"'
     value = f"<ANNOTATION_VALUE>{text}</ANNOTATION_VALUE>"
     return f"<ANNOTATION><ALIGNABLE_ANNOTATION {attributes}>{value}</ALIGNABLE_ANNOTATION></ANNOTATION>"
@@ -313,14 +313,22 @@ def tier(name, *annotations):
 def test_eaf_slots_without_a_value_lie_evenly_between_their_neighbours():
     slots = slot(1, 0) + slot(2) + slot(3) + slot(4, 900)
     back = read(
-        eaf(tier("phones", aligned(1, 1, 2, "a"), aligned(2, 2, 3, "b &amp; c"), aligned(3, 3, 4, "")), slots).encode()
+        eaf(
+            tier(
+                "phones",
+                aligned_annotation(1, 1, 2, "a"),
+                aligned_annotation(2, 2, 3, "b &amp; c"),
+                aligned_annotation(3, 3, 4, ""),
+            ),
+            slots,
+        ).encode()
     )
     assert entries(back) == [(0, 0.3, "a"), (0.3, 0.6, "b & c"), (0.6, 0.9, "")]
     assert codes(back) == ["slots-interpolated"]
 
 
 def test_eaf_annotations_that_refer_to_others():
-    words = tier("words", aligned(1, 1, 2, "ab"), aligned(2, 2, 3, "c"))
+    words = tier("words", aligned_annotation(1, 1, 2, "ab"), aligned_annotation(2, 2, 3, "c"))
     phones = tier("segs", referring(3, 1, "a"), referring(4, 1, "b"), referring(5, 2, "c"))
     gloss = tier("gloss", referring(6, 4, "B"), referring(7, 99, "lost"), referring(8, 8, "circle"))
     back = read(eaf(gloss + phones + words, slot(1, 100) + slot(2, 300) + slot(3, 400)).encode())
@@ -332,7 +340,7 @@ def test_eaf_annotations_that_refer_to_others():
 def test_eaf_time_origin_is_added():
     media = '<MEDIA_DESCRIPTOR MEDIA_URL="a.mpg" MIME_TYPE="video/mpeg" TIME_ORIGIN="7"/>'
     media += '<MEDIA_DESCRIPTOR MEDIA_URL="a.wav" MIME_TYPE="audio/x-wav" TIME_ORIGIN="2500"/>'
-    back = read(eaf(tier("phones", aligned(1, 1, 2, "a")), slot(1, 0) + slot(2, 500), media).encode())
+    back = read(eaf(tier("phones", aligned_annotation(1, 1, 2, "a")), slot(1, 0) + slot(2, 500), media).encode())
     assert entries(back) == [(2.5, 3.0, "a")]
     assert codes(back) == ["time-origin"]
     assert "2500 ms" in back.notices[0].message
@@ -347,13 +355,15 @@ def test_eaf_time_origin_is_added():
     ],
 )
 def test_eaf_with_a_document_type_is_refused(doctype):
-    data = eaf(tier("phones", aligned(1, 1, 2, "&x;")), slot(1, 0) + slot(2, 500)).replace("<ANN", doctype + "<ANN", 1)
+    data = eaf(tier("phones", aligned_annotation(1, 1, 2, "&x;")), slot(1, 0) + slot(2, 500)).replace(
+        "<ANN", doctype + "<ANN", 1
+    )
     with pytest.raises(AnnotationSyntaxError, match="line 2: expected XML without a document type"):
         read(data.encode())
 
 
 def test_eaf_errors_have_their_line():
-    good = eaf("\n" + tier("phones", aligned(1, 1, 2, "a")), "\n" + slot(1, 0) + "\n" + slot(2, 500))
+    good = eaf("\n" + tier("phones", aligned_annotation(1, 1, 2, "a")), "\n" + slot(1, 0) + "\n" + slot(2, 500))
     with pytest.raises(AnnotationSyntaxError, match=r"line 5: expected XML, got mismatched tag"):
         read(good.replace("</TIER>", "</TEAR>").encode())
     with pytest.raises(
@@ -371,7 +381,12 @@ def test_eaf_errors_have_their_line():
     ],
 )
 def test_eaf_in_other_spellings_is_the_same(change):
-    words = tier("words", aligned(1, 1, 2, "ab"), aligned(2, 2, 3, "]]"), aligned(3, 3, 9, "lost"))
+    words = tier(
+        "words",
+        aligned_annotation(1, 1, 2, "ab"),
+        aligned_annotation(2, 2, 3, "]]"),
+        aligned_annotation(3, 3, 9, "lost"),
+    )
     body = words + tier("segs", referring(4, 1, "a"), referring(5, 1, "b")) + tier("empty")
     data = eaf(body, slot(1, 100) + slot(2, 300) + slot(3, 400))
     back = read(change(data).encode())
@@ -381,12 +396,15 @@ def test_eaf_in_other_spellings_is_the_same(change):
 
 
 def test_eaf_inside_a_comment_is_no_annotation():
-    data = eaf(tier("words", aligned(1, 1, 2, "a"), f"<!-- {aligned(2, 1, 2, 'b')} -->"), slot(1, 0) + slot(2, 300))
+    data = eaf(
+        tier("words", aligned_annotation(1, 1, 2, "a"), f"<!-- {aligned_annotation(2, 1, 2, 'b')} -->"),
+        slot(1, 0) + slot(2, 300),
+    )
     assert entries(read(data.encode())) == [(0, 0.3, "a")]
 
 
 def test_eaf_in_utf_16():
-    data = eaf(tier("phones", aligned(1, 1, 2, "ə")), slot(1, 0) + slot(2, 500)).replace("UTF-8", "UTF-16")
+    data = eaf(tier("phones", aligned_annotation(1, 1, 2, "ə")), slot(1, 0) + slot(2, 500)).replace("UTF-8", "UTF-16")
     assert entries(read(data.encode("utf-16"))) == [(0, 0.5, "ə")]
 
 

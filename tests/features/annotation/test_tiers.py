@@ -11,7 +11,7 @@ SOUNDS = Tier("sounds", "interval", [Segment(i / 10, (i + 1) / 10, "a") for i in
 TONES = Tier("tones", "point", [Segment(0.5, 0.5, "H*")])
 
 
-def named(*names):
+def tier_named(*names):
     return Annotation([Tier(n, "interval", [Segment(0, 1, "x")]) for n in names], "json")
 
 
@@ -28,7 +28,7 @@ def named(*names):
     ],
 )
 def test_known_names_are_preferred_and_told_where_others_fit(names, chosen, told):
-    tier, notices = choose_tier(named(*names))
+    tier, notices = choose_tier(tier_named(*names))
     assert tier.name == chosen
     assert [n.code for n in notices] == ["tier-guessed"] * told
     assert all(f"'{chosen}'" in notice.message for notice in notices)
@@ -48,7 +48,7 @@ def test_an_only_tier_is_no_guess():
 def test_a_named_tier_is_taken_without_notice():
     assert choose_tier(Annotation([WORDS, SOUNDS], "json"), "words") == (WORDS, ())
     assert choose_tier(Annotation([WORDS, SOUNDS], "json"), "WORDS") == (WORDS, ())
-    assert choose_tier(named("s\u00e3o", "x"), "sa\u0303o")[0].name == "s\u00e3o"
+    assert choose_tier(tier_named("s\u00e3o", "x"), "sa\u0303o")[0].name == "s\u00e3o"
 
 
 def test_an_unknown_tier_is_refused_with_the_list():
@@ -63,7 +63,7 @@ def test_an_unknown_tier_is_refused_with_the_list():
 
 
 def test_repeated_names_take_the_first_and_say_so_and_a_number_decides():
-    grid = named("phones", "x", "phones")
+    grid = tier_named("phones", "x", "phones")
     tier, notices = choose_tier(grid, "phones")
     assert tier is grid.tiers[0]
     assert [n.code for n in notices] == ["tier-repeated"]

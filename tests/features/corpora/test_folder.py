@@ -27,7 +27,7 @@ def make(root, files):
     return root
 
 
-def told(corpus):
+def messages(corpus):
     return {str(p.file.relative_to(corpus.root)): (p.line, p.message) for p in corpus.problems}
 
 
@@ -119,7 +119,7 @@ def test_one_bad_file_is_one_problem(tmp_path):
     }
     corpus = corpora.read(make(tmp_path, files))
     assert [u.id for u in corpus.utterances] == ["a", "f"]
-    problems = told(corpus)
+    problems = messages(corpus)
     assert problems["b.TextGrid"][0] == 17
     assert problems["b.TextGrid"][1].startswith("expected ")
     assert "segments[1] 'b': overlaps segments[0] 'a' by 0.100 s" in problems["c.lab"][1]
@@ -138,7 +138,7 @@ def test_fix_repairs_by_the_stated_rules(tmp_path):
 def test_lone_files_are_counted_not_listed(tmp_path):
     files = {f"extra/{n}.flac": b"" for n in range(200)} | {f"more/{n}.lab": LAB for n in range(300, 350)}
     make(tmp_path, files | {"a.wav": b"", "a.lab": LAB, "one.mp3": b""})
-    assert told(corpora.read(tmp_path)) == {
+    assert messages(corpora.read(tmp_path)) == {
         ".": (None, "201 audio files have no annotation beside it, the first extra/0.flac"),
         "more": (None, "50 annotation files have no audio beside it, the first more/300.lab"),
     }

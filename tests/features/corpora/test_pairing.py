@@ -9,7 +9,7 @@ from phonechain.features.annotation import Annotation, Tier, write
 from phonechain.features.corpora.check import FEW_SEGMENTS, scarcity
 from phonechain.features.errors import CorpusError
 from phonechain.features.segments import Segment, Utterance
-from tests.features.corpora.test_folder import LAB, make, told
+from tests.features.corpora.test_folder import LAB, make, messages
 
 WORDS = b"the words that were said\n"
 
@@ -72,7 +72,7 @@ def test_an_annotation_of_a_lost_recording_is_not_given_to_another_speaker(tmp_p
     files |= {f"aligned/{s}/{u}.TextGrid": PHONES for s, u in ("A1", "B1", "B2")}
     corpus = corpora.read(make(tmp_path, files))
     assert sorted(pairs(corpus)) == ["corpus/A/1.wav", "corpus/B/1.wav"]
-    assert told(corpus) == {
+    assert messages(corpus) == {
         "corpus/A/2.wav": (None, "this audio file has no annotation beside it"),
         "aligned/B/2.TextGrid": (None, "this annotation file has no audio beside it"),
     }
@@ -82,7 +82,7 @@ def test_an_annotation_that_fits_two_recordings_is_said(tmp_path):
     make(tmp_path, {"a/u.wav": b"", "b/u.wav": b"", "c/u.TextGrid": PHONES, "a/v.wav": b"", "a/v.lab": LAB})
     corpus = corpora.read(tmp_path)
     assert pairs(corpus) == {"a/v.wav": "a/v.lab"}
-    assert told(corpus)["c/u.TextGrid"][1].startswith(
+    assert messages(corpus)["c/u.TextGrid"][1].startswith(
         "this annotation file fits 2 recordings equally well (a/u.wav, b/u.wav) and was left out"
     )
 
@@ -128,7 +128,7 @@ def test_a_file_whose_tier_holds_something_else_is_a_problem(tmp_path):
     files |= {"c.TextGrid": grid(words), "d.TextGrid": grid(tier("segs", "a", "c", "a"))}
     corpus = corpora.read(make(tmp_path, files))
     assert sorted(corpus.labels()) == ["a", "b", "c"]
-    assert told(corpus) == {
+    assert messages(corpus) == {
         "c.TextGrid": (
             None,
             "the segments are in tier 'words', in 2 other files in 'phones', where 0 of these 2 labels are known: "

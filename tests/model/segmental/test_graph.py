@@ -34,7 +34,7 @@ def ways(g: PhoneGraph, n: int, d: int):
         yield from on(0, node, weight, [])
 
 
-def expected(x, g, prior=None):
+def expected_posteriors(x, g, prior=None):
     n, d = x.scores.shape[1:3]
     found, values = [], []
     for pieces, weight in ways(g, n, d):
@@ -83,7 +83,7 @@ def test_posteriors_are_sums_over_every_way(seed, n, d, g, kind, spread):
     if prior is not None and kind == "windows":
         prior[torch.rand(prior.shape, generator=torch.Generator().manual_seed(seed)) < 0.3] = sums.NEVER
     got = graph.align(x.scores[0], x.bigram, x.first, x.last, g, prior=prior)
-    z, begin, end = expected(x, g, prior)
+    z, begin, end = expected_posteriors(x, g, prior)
     if begin is None or z < sums.NEVER / 2:
         assert got.log_z <= sums.NEVER / 2
         assert kind == "windows" or n < g.shortest

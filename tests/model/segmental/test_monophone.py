@@ -18,7 +18,7 @@ def _models(labels: int, values: int, seed: int) -> Monophones:
     return models
 
 
-def _enumerated(models: Monophones, x: np.ndarray, chain: Chain) -> tuple[float, np.ndarray]:
+def _enumerate(models: Monophones, x: np.ndarray, chain: Chain) -> tuple[float, np.ndarray]:
     """log-likelihood and [T, S] posteriors from all paths, each an assignment of a state to every frame."""
     classes = np.array([y * STATES + k for y in chain.labels for k in range(STATES)])
     density = models._emissions(x)[:, classes]
@@ -55,7 +55,7 @@ def test_posteriors_are_those_of_all_paths(chain):
     models = _models(2, 2, 3)
     x = np.random.default_rng(5).normal(size=(7, 2))
     gamma, _, value = models._posteriors([x], [chain])
-    expected, shares = _enumerated(models, x, chain)
+    expected, shares = _enumerate(models, x, chain)
     assert value[0] == pytest.approx(expected, abs=1e-10)
     np.testing.assert_allclose(gamma[0], shares, atol=1e-10)
 
@@ -67,11 +67,11 @@ def test_an_optional_phone_in_the_middle_and_a_batch_of_two_lengths():
     # 3 + 3 + 3 states over 7 frames: the middle phone has to be left out
     chain, short = Chain([0, 2, 1], (False, True, False)), Chain([1])
     gamma, _, value = models._posteriors([x, z], [chain, short])
-    without, shares = _enumerated(models, x, Chain([0, 1]))
+    without, shares = _enumerate(models, x, Chain([0, 1]))
     assert value[0] == pytest.approx(without, abs=1e-10)
     np.testing.assert_allclose(gamma[0][:, [0, 1, 2, 6, 7, 8]], shares, atol=1e-10)
     assert np.all(gamma[0][:, 3:6] < 1e-12)
-    assert value[1] == pytest.approx(_enumerated(models, z, short)[0], abs=1e-10)
+    assert value[1] == pytest.approx(_enumerate(models, z, short)[0], abs=1e-10)
     assert np.all(gamma[1][5:] < 1e-12)
 
 

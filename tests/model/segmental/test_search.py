@@ -51,7 +51,7 @@ def test_tolerant_posteriors_and_their_best_segmentation(seed, n, d, k, w):
     p = torch.softmax(potentials, 0).numpy()
     near = search.posteriors_within(sums.marginals(x).segments[0].numpy(), w)
 
-    def expected(i, j, y):
+    def expected_right(i, j, y):
         return sum(
             share * sum(abs(a - i) <= w and abs(b - j) <= w and z == y for a, b, z in s)
             for share, s in zip(p, found, strict=False)
@@ -60,9 +60,9 @@ def test_tolerant_posteriors_and_their_best_segmentation(seed, n, d, k, w):
     for j in range(1, n + 1):
         for dd in range(1, min(d, j) + 1):
             for y in range(k):
-                assert abs(near[j - 1, dd - 1, y] - expected(j - dd, j, y)) < 1e-9
+                assert abs(near[j - 1, dd - 1, y] - expected_right(j - dd, j, y)) < 1e-9
     got = search.posterior_decoding(sums.marginals(x).segments[0].numpy(), tolerance=w, cost=0.2)
-    value = {tuple(s): sum(expected(*one) - 0.2 for one in s) for s in found}
+    value = {tuple(s): sum(expected_right(*one) - 0.2 for one in s) for s in found}
     assert abs(value[tuple(got)] - max(value.values())) < 1e-9
 
 
