@@ -171,6 +171,25 @@ def plan_merge(sheet: Sheet, id: int, label: str | None = None) -> Change:
     return Change(sheet.file, index, (own, after), (joined,))
 
 
+def plan_fill(sheet: Sheet, labels: Sequence[str | None]) -> Change:
+    """Give segments without a label, which nobody has judged, the label under their id; they are still to be judged.
+
+    Raises:
+        InvalidOperation: there is none.
+    """
+    new = [
+        replace(s, label=labels[s.id]) if s.label is None and not s.reviewed and s.id < len(labels) else s
+        for s in sheet.segments
+    ]
+    changed = [i for i, (old, now) in enumerate(zip(sheet.segments, new, strict=True)) if old != now]
+    if not changed:
+        raise InvalidOperation(
+            f"file {sheet.file} has no unchecked segment without a label", pointer="operations", value=sheet.file
+        )
+    here = slice(changed[0], changed[-1] + 1)
+    return Change(sheet.file, here.start, tuple(sheet.segments[here]), tuple(new[here]))
+
+
 def plan(sheet: Sheet, operation: Any) -> Change:
     """The change of an operation as the interface takes it (`phonechain.app.schemas.reviews`). Raises InvalidOperation."""
     match operation.op:

@@ -68,6 +68,30 @@ def choose_next(reviews: Reviews, id: str, count: int) -> list[dict[str, Any]]:
     ]
 
 
+def find_corpus(reviews: Reviews, id: str, owner: str | None) -> dict[str, Any] | None:
+    """The corpus that the model of a review was trained on by a job, if it is still there. Raises UnknownReview."""
+    _, files, _ = reviews.get(id)
+    if not files:
+        return None
+    model = files[0].model
+    query = (
+        select(Corpus)
+        .join(Job, Corpus.id == Job.spec["corpus"].as_string())
+        .where(
+            Job.kind == "train",
+            Job.state == "succeeded",
+            Job.result["name"].as_string() == model["name"],
+            Job.result["version"].as_string() == model["version"],
+        )
+        .order_by(Job.id.desc())
+    )
+    if owner is not None:
+        query = query.where(Corpus.owner == owner)
+    with reviews.workspace.db.read() as session:
+        found = session.scalars(query.limit(1)).first()
+        return None if found is None else {"id": found.id, "name": found.name, "utterances": found.utterances}
+
+
 def list_trainings(reviews: Reviews, id: str, limit: int) -> list[dict[str, Any]]:
     """The trainings on corpora of a review, the newest first: `ReviewTraining`s. Raises UnknownReview."""
     reviews.get(id)

@@ -183,6 +183,9 @@ class Reviews:
             kind, target = operation.op, None
             if kind in ("undo", "redo"):
                 target, change = self._find_target(session, id, kind, undo if kind == "undo" else redo)
+            elif kind == "fill":
+                sheet = self._load_sheet(session, review, operation.file)
+                change = edits.plan_fill(sheet, self._read_answers(session, id, operation.file))
             else:
                 change = edits.plan(self._load_sheet(session, review, operation.file), operation)
             self._load_sheet(session, review, change.file).apply(change)
@@ -195,6 +198,11 @@ class Reviews:
             rows.append(row)
         review.changed = time.time()
         return LogState(review.revision, bool(undo), bool(redo)), rows
+
+    def _read_answers(self, session: Session, id: str, number: int) -> list[str | None]:
+        """The model's label of each segment of a file as it came, None where it was not asked."""
+        answer = intake.read_answer(self.workspace, _get_file(session, id, number).answer)
+        return [answer["labels"][best[0]] if best else None for best in answer["n_best"]]
 
     def _find_target(self, session: Session, id: str, kind: str, stack: list[int]) -> tuple[int, Change]:
         """The operation that an undo or a redo is about, and its change."""

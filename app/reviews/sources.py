@@ -18,6 +18,7 @@ from phonechain.app.jobs import repository as jobs
 from phonechain.app.jobs.parts import ROWS
 from phonechain.app.problems.errors import InvalidRequest, NoResult
 from phonechain.app.reviews import boundaries
+from phonechain.app.reviews.bundle import Others
 from phonechain.app.schemas.reviews import FoundSegments
 from phonechain.app.storage.tables import SPLIT, Corpus, Job
 from phonechain.app.storage.workspace import Workspace
@@ -45,12 +46,7 @@ def from_corpus(workspace: Workspace, corpus_id: str, place: int, owner: str | N
         UnknownCorpus, InvalidRequest, CorpusError, StorageFull.
     """
     corpus = _get_corpus(workspace, corpus_id, owner)
-    if (holds := corpus.options.get("holds") or "segments") != "segments":
-        raise InvalidRequest(
-            f"expected a corpus of segments, got one that was taken in with holds={holds}: align or recognise it first",
-            pointer="corpus",
-            value=holds,
-        )
+    _check_segments(corpus, "corpus")
     return _read_source(workspace, corpus, place, corpus.options.get("tier"))
 
 
@@ -86,6 +82,27 @@ def from_job(workspace: Workspace, job_id: str, place: int, owner: str | None) -
         annotation=written.data, annotation_name=written.name, found=found,
         speaker=line.speaker, tier=written.tier, channel=options["channel"],
     )  # fmt: skip
+
+
+def read_others(workspace: Workspace, corpus_id: str, owner: str | None) -> tuple[Others, dict[str, Any]]:
+    """(the utterances of a corpus, how it is read but for its layout and table, which are those of its own folders).
+
+    Raises:
+        UnknownCorpus, InvalidRequest, CorpusError, StorageFull.
+    """
+    corpus = _get_corpus(workspace, corpus_id, owner)
+    _check_segments(corpus, "with_corpus")
+    kept = {k: v for k, v in corpus.options.items() if k in ("tier", "fix", "on_bad_segment", "drop")}
+    return Others(list(contents.read_lines(workspace, corpus)), contents.open_files(workspace, corpus)), kept
+
+
+def _check_segments(corpus: Corpus, pointer: str) -> None:
+    if (holds := corpus.options.get("holds") or "segments") != "segments":
+        raise InvalidRequest(
+            f"expected a corpus of segments, got one that was taken in with holds={holds}: align or recognise it first",
+            pointer=pointer,
+            value=holds,
+        )
 
 
 def _get_corpus(workspace: Workspace, id: str, owner: str | None) -> Corpus:

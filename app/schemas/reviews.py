@@ -141,6 +141,13 @@ class MergeOperation(_OfSegment):
     )
 
 
+class FillOperation(_Strict):
+    """Give every segment of a file that has no label, and that nobody has checked, the model's label."""
+
+    op: Literal["fill"]
+    file: int = Field(ge=0, le=2**31 - 1, description="Number of the file in the review.")
+
+
 class UndoOperation(_Strict):
     """Undo the last operation that has not been undone, or redo the last undone one."""
 
@@ -148,7 +155,7 @@ class UndoOperation(_Strict):
 
 
 Operation = Annotated[
-    LabelOperation | AcceptOperation | MoveOperation | SplitOperation | MergeOperation | UndoOperation,
+    LabelOperation | AcceptOperation | MoveOperation | SplitOperation | MergeOperation | FillOperation | UndoOperation,
     Field(discriminator="op"),
 ]
 
@@ -258,10 +265,19 @@ class NextFile(BaseModel):
     duration: float = Field(description="Seconds.")
 
 
+class ReviewCorpus(BaseModel):
+    """A corpus that a review can be trained together with."""
+
+    id: str
+    name: str
+    utterances: int
+
+
 class NextFiles(BaseModel):
     """Recordings to label next: each speaker's most doubtful one first, then each one's second, and so on."""
 
     files: list[NextFile]
+    trained_on: ReviewCorpus | None = Field(description="The corpus that the review's model was trained on by a job.")
 
 
 class ReviewTraining(BaseModel):

@@ -10,12 +10,12 @@ from fastapi import APIRouter, Depends, Query, Request
 from starlette.responses import JSONResponse, Response
 
 from phonechain.app.corpora import intake, repository
-from phonechain.app.http.dependencies import DatabaseDep, ServicesDep, check_query
+from phonechain.app.http.dependencies import DatabaseDep, OwnerDep, ServicesDep, check_query
 from phonechain.app.http.gateway import caller_id
 from phonechain.app.http.routes.corpora import corpus_to_json
 from phonechain.app.http.routes.reviews import ReviewsDep
 from phonechain.app.http.uploads import BINARY
-from phonechain.app.reviews import ranking
+from phonechain.app.reviews import ranking, sources
 from phonechain.app.reviews.bundle import write_zip
 from phonechain.app.schemas.corpora import CorpusOptions, CorpusOut
 from phonechain.app.schemas.problems import refusals
@@ -49,18 +49,25 @@ def archive(id: str, reviews: ReviewsDep) -> Response:
     responses=refusals(404, 413, 422, 503, 507),
 )  # fmt: skip
 async def corpus(
-    request: Request, id: str, reviews: ReviewsDep, services: ServicesDep, db: DatabaseDep
-) -> JSONResponse:
+    request: Request, id: str, reviews: ReviewsDep, services: ServicesDep, db: DatabaseDep, owner: OwnerDep,
+    with_corpus: Annotated[
+        str | None,
+        Query(max_length=40, description="Id of a corpus whose recordings come too, but for those that the review has."),
+    ] = None,
+) -> JSONResponse:  # fmt: skip
     """The recordings with their annotations as they stand, as a corpus: a training job can go on from a model with it."""
     settings = services.settings
 
     def make() -> dict[str, Any]:
         with references.hold_blobs(services.workspace) as holds:
+            others, base = (
+                (None, {}) if with_corpus is None else sources.read_others(holds.workspace, with_corpus, owner)
+            )
             with holds.workspace.store.writing() as out:
-                files = write_zip(reviews, id, out, sound=True)  # type: ignore[arg-type]
+                files = write_zip(reviews, id, out, sound=True, others=others)  # type: ignore[arg-type]
             tiers = {file.tier for file in files}
-            tier = tiers.pop() if len(tiers) == 1 else None
-            asked = CorpusOptions.model_validate({"name": reviews.get(id)[0].name, "tier": tier})
+            tier = tiers.pop() if len(tiers) == 1 and (others is None or tiers == {base.get("tier")}) else None
+            asked = CorpusOptions.model_validate({"name": reviews.get(id)[0].name, **base, "tier": tier})
             options = asked.model_dump(include=set(CorpusOptions.model_fields) - {"name"})
             options |= {"review": id, "checked_seconds": ranking.count_checked_seconds(reviews, id)}
             caps = Caps(settings.max_archive_files, settings.max_archive_bytes)
@@ -81,11 +88,12 @@ async def corpus(
     "/{id}/next", summary="Recordings to label next", response_model=NextFiles, responses=refusals(404, 422, 503)
 )
 def label_next(
-    id: str, reviews: ReviewsDep,
+    id: str, reviews: ReviewsDep, owner: OwnerDep,
     count: Annotated[int, Query(ge=1, le=200, description="Maximum number.")] = 20,
 ) -> dict[str, Any]:  # fmt: skip
-    """The recordings of which the model is least certain, a speaker at a time; those of which all is checked are left out."""
-    return {"files": ranking.choose_next(reviews, id, count)}
+    """The recordings of which the model is least certain, a speaker at a time; those of which all is checked are left out.
+    `trained_on` is the corpus that the review's model was trained on here, if it is still there."""
+    return {"files": ranking.choose_next(reviews, id, count), "trained_on": ranking.find_corpus(reviews, id, owner)}
 
 
 @router.get(

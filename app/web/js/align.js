@@ -174,7 +174,7 @@ export async function openAlign(main) {
       throw new Error(`${wordsOf(error)} ${t("align.missing", { words: missing.join(", ") })}`);
     }
     const added = await postForm(`reviews/${review}/files`, {
-      audio: sound, alignment: new Blob([JSON.stringify(found)], { type: "application/json" }), transcript: from === "nothing" ? null : transcript, model: models.value, speaker: speakerOf(audio),
+      audio: sound, alignment: new Blob([JSON.stringify(found)], { type: "application/json" }), transcript: from === "nothing" ? null : transcript, model: models.value, speaker: speakerOf(audio, pairs),
     });
     return t("align.done", { count: number(added.segments) });
   }

@@ -90,9 +90,14 @@ export function isSound(file) {
   return SOUNDS.test(file.name) || file.type.startsWith("audio/");
 }
 
-/** Whose recording it is: the folder that it lies in. @param {Dropped} dropped */
-export function speakerOf(dropped) {
-  return dropped.folder.split("/").filter(Boolean).pop()?.slice(0, 200);
+/**
+ * Whose recording it is: the folder that it lies in. A folder that holds all of them is nobody's name.
+ * @param {Dropped} dropped
+ * @param {Pair[]} all
+ */
+export function speakerOf(dropped, all) {
+  const tops = new Set(all.map((pair) => pair.audio?.folder.split("/")[0]));
+  return dropped.folder.split("/").slice(tops.size === 1 ? 1 : 0).filter(Boolean).pop()?.slice(0, 200);
 }
 
 /**

@@ -43,7 +43,7 @@ export async function openHome(main, model = "") {
     }
     try {
       const review = await post("reviews", { name: nameOf(usable) });
-      const good = await uploads.run(usable, async (pair) => t("upload.done", { count: number((await send(review.id, pair)).segments) }));
+      const good = await uploads.run(usable, async (pair) => t("upload.done", { count: number((await send(review.id, pair, usable)).segments) }));
       if (good.length === pairs.length) location.hash = `#/review/${review.id}`;
       else if (good.length > 0) fill(after, h("a", { class: "button primary", href: `#/review/${review.id}` }, t("upload.open")));
       else await request("DELETE", `reviews/${review.id}`);
@@ -55,13 +55,14 @@ export async function openHome(main, model = "") {
   /**
    * @param {string} id
    * @param {Pair} pair
+   * @param {Pair[]} all
    */
-  async function send(id, pair) {
+  async function send(id, pair, all) {
     const audio = /** @type {Dropped} */ (pair.audio);
     const segments = /** @type {Dropped} */ (pair.segments);
     return postForm(`reviews/${id}/files`, {
       audio: { file: audio.file, name: audio.file.name }, segments: { file: segments.file, name: segments.file.name },
-      model: options.model, tier: options.tier.trim(), speaker: speakerOf(audio),
+      model: options.model, tier: options.tier.trim(), speaker: speakerOf(audio, all),
     });
   }
 

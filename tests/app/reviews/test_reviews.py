@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import zipfile
 from collections.abc import Callable
 from typing import Any
@@ -297,6 +298,60 @@ def test_a_corpus_holds_the_corrections(client: Client, review: str) -> None:
     assert body["labels"]["NEW"] == 1
     assert client.get(made.headers["location"]).json()["id"] == body["id"]
     assert client.post(f"/reviews/{'0' * 26}/corpus").status_code == 404
+
+
+def corpus_of(members: dict[str, bytes]) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize(("split", "own"), [("", ""), ("train/", "train/")])
+def test_a_corpus_comes_together_with_another(client: Client, review: str, split: str, own: str) -> None:
+    """The review's own version of a recording is taken; the others keep speaker, split and format."""
+    members = {
+        f"{split}a.flac": AUDIO,
+        f"{split}a.TextGrid": TEXTGRID,
+        f"{split}s1/b.flac": AUDIO,
+        f"{split}s1/b.lab": LAB,
+    }
+    if split:
+        members |= {"dev/s2/c.flac": AUDIO, "dev/s2/c.lab": LAB}
+    other = client.post("/corpora?name=other", content=corpus_of(members), headers={"Content-Type": "application/zip"})
+    assert other.status_code == 201, other.text
+    operate(client, review, 0, {"op": "label", "file": 0, "segment": 1, "label": "NEW"})
+    made = client.post(f"/reviews/{review}/corpus", params={"with_corpus": other.json()["id"]})
+    assert made.status_code == 201, made.text
+    body = made.json()
+    assert (body["utterances"], body["problem_count"]) == (3 if split else 2, 0)
+    assert body["labels"]["NEW"] == 1
+    assert body["splits"] == ({"train": 2, "dev": 1} if split else {})
+    assert body["name"] == "of the test"
+    unknown = client.post(f"/reviews/{review}/corpus", params={"with_corpus": "nothing"})
+    assert (unknown.status_code, unknown.json()["type"]) == (404, "/problems/corpus-unknown")
+
+
+def test_what_has_no_label_gets_the_models(client: Client) -> None:
+    blank = re.sub(
+        r'(name = "phones".*)', lambda m: re.sub(r'text = ".*?"', 'text = ""', m[1]), TEXTGRID.decode(), flags=re.S
+    )
+    review = begin(client, blank.encode(), tier="phones")
+    answer = client.get(f"/reviews/{review}/files/0/answer").json()
+    best = [answer["labels"][n[0]] for n in answer["n_best"]]
+    assert set(answer["given"]) == {None}
+    checked = [{"op": "accept", "file": 0, "segment": 2}, {"op": "label", "file": 0, "segment": 5, "label": "X"}]
+    made = operate(client, review, 0, *checked, {"op": "fill", "file": 0})
+    assert made.status_code == 200, made.text
+    now = rows(client, review)
+    wanted = [*best[:2], None, *best[3:5], "X", *best[6:]]
+    assert [row[3] for row in now] == wanted
+    assert [row[0] for row in now if row[4]] == [2, 5]  # what was filled in is still to be checked
+    again = operate(client, review, 3, {"op": "fill", "file": 0})
+    assert (again.status_code, "no unchecked segment without a label" in again.text) == (422, True)
+    operate(client, review, 3, {"op": "undo"})
+    assert [row[3] for row in rows(client, review)] == [None] * 5 + ["X"] + [None] * (len(best) - 6)
 
 
 def test_a_form_that_comes_in_one_chunk(client: Client, review: str) -> None:

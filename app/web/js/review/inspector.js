@@ -48,7 +48,7 @@ export class Inspector extends EventTarget {
           h("span", { class: "bar" }, h("span", { style: { width: `${Math.max(1, 100 * one)}%`, background: fillOf(shade(one)) } })),
           h("span", { class: "tabular" }, posterior(one)))))),
       h("div", { class: "actions" },
-        this.#button("accept", "check", t("inspector.accept"), "primary", "Enter"),
+        this.#button("accept", "check", row[3] === null && file.blank && best[0] ? t("inspector.take", { label: best[0].label }) : t("inspector.accept"), "primary", "Enter"),
         this.#button("box", null, t("inspector.relabel"), "", "F2"),
         this.#button("split", "split", t("inspector.split"), "", "⇧S"),
         this.#button("merge", "merge", t("inspector.merge"), "", "⇧M")),

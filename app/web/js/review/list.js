@@ -9,7 +9,7 @@ import { number, posterior, t } from "../i18n.js";
 
 const ROW = 32;
 
-/** Events: "choose" {file, id, play}. */
+/** Events: "choose" {file, id, play}; "fill", the model's labels for those that have none. */
 export class DoubtfulList extends EventTarget {
   /** @param {ReviewStore} store */
   constructor(store) {
@@ -23,9 +23,10 @@ export class DoubtfulList extends EventTarget {
     this.scroller = h("div", { class: "list-scroll", role: "listbox", tabIndex: 0, "aria-label": t("list.title"), onscroll: () => this.#paint() }, this.body);
     this.count = h("span", { class: "soft" });
     this.filterBox = h("div", { class: "filters" });
+    this.fillButton = h("button", { class: "fill", hidden: true, onclick: () => this.dispatchEvent(new Event("fill")) });
     this.element = h("section", { class: "list", "aria-label": t("list.title") },
       h("div", { class: "list-head" }, h("h2", null, t("list.title")), this.count),
-      this.filterBox,
+      this.filterBox, this.fillButton,
       h("div", { class: "list-columns", "aria-hidden": "true" }, h("span", null, "#"), h("span", null, t(store.files.size > 1 ? "list.utterance" : "list.time")), h("span", null, t("list.given")), h("span", null, t("list.answer")), h("span", { class: "end" }, t("list.p"))),
       this.scroller);
     this.body.addEventListener("click", (/** @type {MouseEvent} */ event) => {
@@ -66,6 +67,9 @@ export class DoubtfulList extends EventTarget {
   update() {
     this.body.style.height = `${this.entries.length * ROW}px`;
     this.count.textContent = number(this.entries.length);
+    const unlabelled = [...this.store.files.values()].reduce((sum, file) => sum + file.unlabelled(), 0);
+    this.fillButton.hidden = unlabelled === 0;
+    this.fillButton.textContent = t("list.fill", { count: number(unlabelled) });
     this.body.replaceChildren();
     this.#paint();
   }

@@ -102,6 +102,16 @@ export class ReviewFile {
     return id >= this.answer.start.length || row[1] !== this.answer.start[id] || row[2] !== this.answer.end[id];
   }
 
+  /** Whether nothing in it was labelled when it came: boundaries alone. */
+  get blank() {
+    return this.answer.given.every((label) => label === null);
+  }
+
+  /** Segments of a blank file that still have no label, though the model has one. */
+  unlabelled() {
+    return this.blank ? this.rows.filter((row) => row[3] === null && !row[4] && this.hasAnswer(row)).length : 0;
+  }
+
   /** @param {Row} row */
   changed(row) {
     return this.moved(row) || row[3] !== (this.answer.given[row[0]] ?? null);
@@ -236,7 +246,7 @@ export class ReviewStore extends EventTarget {
         if (error.type.endsWith("/review-conflict")) {
           await this.catchUp().catch(() => {});
           this.dispatchEvent(new CustomEvent("conflict", { detail: error }));
-          if (next.operation.op !== "undo" && next.operation.op !== "redo" && this.row({ file: next.operation.file, id: next.operation.segment })) continue;
+          if (next.operation.op !== "undo" && next.operation.op !== "redo" && (next.operation.op === "fill" || this.row({ file: next.operation.file, id: next.operation.segment }))) continue;
         }
         this.queue.shift();
         this.problem = error;
@@ -257,7 +267,7 @@ export class ReviewStore extends EventTarget {
     try {
       const operations = await this.catchUp();
       return operations.some((/** @type {any} */ one) =>
-        one.kind === operation.op && (operation.segment === undefined || (one.file === operation.file && one.after.some((/** @type {Row} */ row) => row[0] === operation.segment))));
+        one.kind === operation.op && (operation.file === undefined || one.file === operation.file) && (operation.segment === undefined || (one.file === operation.file && one.after.some((/** @type {Row} */ row) => row[0] === operation.segment))));
     } catch {
       return false;
     }

@@ -1,9 +1,9 @@
 // The review screen: list, timeline and inspector around one store; what keys and buttons do.
 import { download, Problem, request } from "../api.js";
-import { append, fill, h, icon } from "../dom.js";
-import { gradient } from "../colors.js";
-import { posterior, t, when, number } from "../i18n.js";
+import { append, fill, h } from "../dom.js";
+import { posterior, t } from "../i18n.js";
 import { Player, Sound } from "../sound.js";
+import { paintFoot, paintTools, SPEEDS } from "./bars.js";
 import { Inspector } from "./inspector.js";
 import { trainReview } from "../train/next.js";
 import { bindKeys, helpPanel } from "./keys.js";
@@ -16,7 +16,6 @@ import { Timeline } from "./timeline.js";
 
 const NUDGE = 0.005;
 const CONTEXT = 0.25;
-const SPEEDS = [1, 0.75, 0.5, 0.25];
 
 export class ReviewView {
   /** @param {ReviewStore} store */
@@ -63,6 +62,7 @@ export class ReviewView {
     store.addEventListener("state", () => this.#paintFoot(), { signal });
     store.addEventListener("refused", (event) => this.say(/** @type {CustomEvent} */ (event).detail.message, true), { signal });
     store.addEventListener("conflict", () => this.say(t("foot.conflict")), { signal });
+    list.addEventListener("fill", () => void this.#fill(), { signal });
     list.addEventListener("choose", (event) => this.select(/** @type {CustomEvent} */ (event).detail, true), { signal });
     timeline.addEventListener("choose", (event) => this.select({ file: this.shown, id: /** @type {CustomEvent} */ (event).detail.id }, true, true), { signal });
     timeline.addEventListener("range", (event) => /** @type {CustomEvent} */ (event).detail.play && this.play(), { signal });
@@ -215,15 +215,18 @@ export class ReviewView {
         return this.#paintTools();
       case "slower": {
         const at = SPEEDS.indexOf(this.player.speed);
-        return this.#speed(SPEEDS[(at + 1) % SPEEDS.length] ?? 1);
+        return this.setSpeed(SPEEDS[(at + 1) % SPEEDS.length] ?? 1);
       }
       case "help": return this.toggleHelp(this.help.hidden);
     }
     if (!target || !found) return undefined;
     switch (name) {
-      case "accept":
+      case "accept": {
+        const best = found.row[3] === null && found.file.blank ? found.file.best(found.row) : null;
+        if (best !== null) return this.relabel(best, true); // where nothing was labelled, no label is nothing to accept
         void this.act({ op: "accept", ...target });
         return this.#next();
+      }
       case "answer": {
         const best = found.file.best(found.row);
         return best === null ? undefined : this.relabel(best, true);
@@ -253,6 +256,11 @@ export class ReviewView {
     if (!this.selected || !this.current) return;
     void this.act({ op: "label", file: this.selected.file, segment: this.selected.id, label });
     if (onward) this.#next();
+  }
+
+  /** Every segment of files without labels gets the model's, to be checked as any. */
+  async #fill() {
+    for (const file of this.store.files.values()) if (file.unlabelled() > 0) await this.act({ op: "fill", file: file.number });
   }
 
   #next() {
@@ -301,48 +309,18 @@ export class ReviewView {
   }
 
   /** @param {number} speed */
-  #speed(speed) {
+  setSpeed(speed) {
     this.player.speed = speed;
     this.player.element.playbackRate = speed;
     this.#paintTools();
   }
 
   #paintTools() {
-    const { player } = this;
-    const focused = /** @type {HTMLElement | null} */ (document.activeElement)?.dataset?.["tool"];
-    const button = (/** @type {string} */ name, /** @type {any} */ pictogram, /** @type {any} */ text, /** @type {any} */ value = undefined, /** @type {any} */ pressed = undefined) =>
-      h("button", { class: "tool", title: text, "aria-label": text, onclick: () => this.do(name, value), "aria-pressed": pressed === undefined ? null : String(pressed), data: { tool: name + (value ?? "") } }, icon(pictogram));
-    fill(this.tools,
-      player.playing ? button("stop", "stop", t("tool.stop")) : button("play", "play", t("tool.play")),
-      button("context", "context", t("tool.context")),
-      button("loop", "loop", t("tool.loop"), undefined, player.loop),
-      h("label", { class: "speed" }, h("span", { class: "visually-hidden" }, t("tool.speed")), h("select", { data: { tool: "speed" }, onchange: (/** @type {any} */ event) => this.#speed(Number(event.target.value)) }, SPEEDS.map((one) => h("option", { value: one, selected: one === player.speed }, `${one}×`)))),
-      h("span", { class: "gap" }),
-      button("zoom", "minus", t("tool.out"), 1.5), button("zoom", "plus", t("tool.in"), 1 / 1.5), button("whole", "whole", t("tool.whole")),
-      h("span", { class: "legend" }, h("span", null, t("legend.low")), h("span", { class: "scale", style: { background: gradient() } }), h("span", null, t("legend.high"))));
-    if (focused) /** @type {HTMLElement | null} */ (this.tools.querySelector(`[data-tool="${CSS.escape(focused)}"]`) ?? this.tools.querySelector("[data-tool=play], [data-tool=stop]"))?.focus();
+    paintTools(this);
   }
 
   #paintFoot() {
-    const { store } = this;
-    const { segments, reviewed, changed } = store.counts();
-    const state = store.problem?.transient ? t("foot.offline", { reason: store.problem.message })
-      : store.queue.length > 0 ? t("foot.saving", { count: store.queue.length })
-      : store.saved ? t("foot.saved", { time: when(store.saved) }) : "";
-    const focused = /** @type {HTMLElement | null} */ (document.activeElement)?.dataset?.["foot"];
-    fill(this.foot,
-      h("span", { class: "tabular short", "aria-hidden": "true" }, `${number(reviewed)} / ${number(segments)}`),
-      h("span", { class: "tabular long" }, t("foot.count", { reviewed: number(reviewed), segments: number(segments), changed: number(changed) })),
-      h("progress", { max: Math.max(1, segments), value: reviewed, "aria-label": t("foot.count", { reviewed, segments, changed }) }),
-      h("span", { class: `message${store.problem ? " bad" : ""}`, role: "status" }, this.message || state),
-      h("label", { class: "check" }, h("input", { type: "checkbox", checked: this.autoplay, onchange: (/** @type {any} */ event) => (this.autoplay = event.target.checked), data: { foot: "auto" } }), t("tool.auto")),
-      h("button", { onclick: () => this.do("undo"), disabled: !store.canUndo, data: { foot: "undo" } }, icon("undo"), t("foot.undo")),
-      h("button", { onclick: () => this.do("redo"), disabled: !store.canRedo, data: { foot: "redo" } }, icon("redo"), t("foot.redo")),
-      h("button", { onclick: (/** @type {any} */ event) => void this.train(event.currentTarget), disabled: reviewed === 0, title: t("foot.train.help"), data: { foot: "train" } }, icon("train"), t("foot.train")),
-      h("a", { class: "button", href: `#/next/${store.id}`, title: t("foot.next.help"), data: { foot: "next" } }, icon("next"), t("foot.next")),
-      h("button", { class: "primary", onclick: () => void this.download(), title: t("foot.download.help"), data: { foot: "download" } }, icon("download"), t("foot.download")),
-      h("button", { class: "quiet", onclick: () => this.do("help"), "aria-label": t("help.help"), title: t("help.title"), data: { foot: "help" } }, h("kbd", null, "?")));
-    if (focused) /** @type {HTMLElement | null} */ (this.foot.querySelector(`[data-foot="${focused}"]`))?.focus();
+    paintFoot(this);
   }
 
   async download() {

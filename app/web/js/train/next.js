@@ -9,12 +9,16 @@ import { percent } from "./evaluation.js";
 import { modelName, region } from "./view.js";
 
 /**
- * A corpus of the review as it stands, and a training that goes on from its model.
+ * A corpus of the review as it stands, and a training that goes on from its model. What that model was trained on before comes
+ * too: from the corrections alone it would forget the rest.
  * @param {any} review
+ * @param {string | null} [other] id of the corpus to train on together with the review, null for none; left out, it is looked up
  * @returns {Promise<string>} the job's id
  */
-export async function trainReview(review) {
-  const corpus = await post(`reviews/${encodeURIComponent(review.id)}/corpus`, {});
+export async function trainReview(review, other) {
+  const path = `reviews/${encodeURIComponent(review.id)}`;
+  const beside = other === undefined ? (await get(`${path}/next?count=1`)).trained_on?.id : other;
+  const corpus = await post(`${path}/corpus${beside ? `?with_corpus=${encodeURIComponent(beside)}` : ""}`, {});
   const base = review.files[0]?.model.name ?? "default";
   const job = await post("jobs", { kind: "train", corpus: corpus.id, name: modelName(review.name), base, fold: true, description: t("foot.train.description", { name: review.name }) });
   return job.id;
@@ -27,18 +31,19 @@ export async function trainReview(review) {
 export async function openNext(main, id) {
   document.title = `${t("next.title")} · Phonechain`;
   const path = `reviews/${encodeURIComponent(id)}`;
-  const [review, { files }, { trainings }] = await Promise.all([get(path), get(`${path}/next`), get(`${path}/trainings`)]);
+  const [review, { files, trained_on: earlier }, { trainings }] = await Promise.all([get(path), get(`${path}/next`), get(`${path}/trainings`)]);
   const note = h("div", { role: "status" });
+  const together = h("input", { type: "checkbox", checked: Boolean(earlier) });
   const train = h("button", { class: "primary", onclick: async () => {
     train.disabled = true;
     try {
-      location.hash = `#/jobs/${await trainReview(review)}`;
+      location.hash = `#/jobs/${await trainReview(review, together.checked ? earlier.id : null)}`;
     } catch (error) {
       train.disabled = false;
       fill(note, h("p", { class: "bad", role: "alert" }, wordsOf(error)));
     }
   } }, t("next.train"));
-  fill(main, h("div", { class: "sheet wide-sheet" }, h("p", { class: "crumb" }, h("a", { href: `#/review/${id}` }, `← ${t("next.back")}`)), h("h1", null, review.name), h("p", { class: "soft" }, t("next.lead")), h("div", { class: "row" }, train), note,
+  fill(main, h("div", { class: "sheet wide-sheet" }, h("p", { class: "crumb" }, h("a", { href: `#/review/${id}` }, `← ${t("next.back")}`)), h("h1", null, review.name), h("p", { class: "soft" }, t("next.lead")), h("div", { class: "row" }, train, earlier && h("label", { class: "check wrap" }, together, t("next.with", { count: number(earlier.utterances), name: earlier.name }))), note,
     h("div", { class: "columns" },
       h("section", { class: "stack" }, h("h2", null, t("next.label")), files.length > 0 ? [h("p", { class: "soft" }, t("next.label.help")), list(id, files)] : h("p", { class: "soft" }, t("next.none"))),
       h("section", { class: "stack" }, h("h2", null, t("next.curve")), progress(trainings)))));

@@ -1,0 +1,89 @@
+"""The phonetician's half hour on the page alone: train on what was labelled by hand, label the rest, check, train again."""
+
+from __future__ import annotations
+
+import io
+import re
+import shutil
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from phonechain.app import samples
+from phonechain.features.annotation import choose_tier, read, tier_segments
+from tests.page.conftest import Service
+from tests.page.test_review import check_with_axe, ready, saved, until
+from tests.page.test_views import ask
+
+pytestmark = [pytest.mark.slow]
+CHECKED = 10
+ENDED = 600_000
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> tuple[Path, Path]:
+    """Eight recordings that were labelled by hand, and two of which only the boundaries are drawn."""
+    mine, rest = tmp_path / "mine", tmp_path / "rest"
+    mine.mkdir()
+    rest.mkdir()
+    for n, sound in enumerate(sorted((samples.FOLDER / "reader").glob("*.ogg"))[:10]):
+        folder = mine if n < 8 else rest
+        shutil.copy(sound, folder)
+        text = sound.with_suffix(".TextGrid").read_text("utf-8")
+        text = text if folder is mine else re.sub('text = ".*?"', 'text = ""', text)
+        (folder / f"{sound.stem}.TextGrid").write_text(text, "utf-8")
+    return mine, rest
+
+
+def test_from_a_few_labels_to_all_of_them(page: Any, service: Service, folders: tuple[Path, Path]) -> None:
+    mine, rest = folders
+    page.get_by_role("link", name="Train").click()
+    page.wait_for_selector(".drop")
+    page.set_input_files("input[data-folder]", str(mine))
+    page.wait_for_selector("td.share", timeout=60_000)
+    page.get_by_label("Epochs").fill("2")
+    page.get_by_label("Name of the model").fill("half-hour")
+    page.get_by_role("button", name="Train", exact=True).click()
+    page.wait_for_selector(".evaluation", timeout=ENDED)
+    page.get_by_role("link", name="Label files with it").click()
+    page.wait_for_selector(".drop")
+    until(page, "document.querySelector('.options-row select').value === 'half-hour'")
+    page.set_input_files("input[data-folder]", str(rest))
+    ready(page)
+    assert page.evaluate("[...phonechainReview.store.files.values()].map((file) => file.meta.speaker)") == [None, None]
+    count = page.evaluate("phonechainReview.store.counts().segments")
+    # Nothing is labelled: Enter takes the model's label, a label that is typed wins, and one click fills in all others.
+    take = page.locator(".actions .primary").inner_text()
+    best = page.evaluate("(at => at.file.best(at.row))(phonechainReview.current)")
+    assert take.startswith(f"Take {best}")
+    for _ in range(CHECKED - 1):
+        page.keyboard.press("Enter")
+    page.keyboard.type("zh")
+    page.keyboard.press("Enter")
+    saved(page, CHECKED)
+    page.get_by_role("button", name="Take the model's label for all").click()
+    saved(page, CHECKED + 2)
+    check_with_axe(page)
+    assert page.locator(".foot").inner_text().startswith(f"{CHECKED} of {count} checked, {count} changed")
+    with page.expect_download() as waiting:
+        page.get_by_role("button", name="Download").click()
+    with zipfile.ZipFile(io.BytesIO(Path(waiting.value.path()).read_bytes())) as archive:
+        names = sorted(archive.namelist())
+        tiers = [tier_segments(choose_tier(read(archive.read(name)))[0]) for name in names]
+    assert names == sorted(path.name for path in rest.glob("*.TextGrid"))
+    assert all(segment.label for tier in tiers for segment in tier)
+    assert sum(segment.label == "ZH" for tier in tiers for segment in tier) >= 1
+    # Trained again, it keeps what it had learnt: the recordings that it was trained on come along.
+    page.locator("[data-foot=next]").click()
+    page.wait_for_selector(".columns")
+    assert page.get_by_label("together with the 8 recordings of mine").is_checked()
+    check_with_axe(page)
+    page.get_by_role("button", name="Train again with my corrections").click()
+    page.wait_for_selector(".state-running, .state-succeeded", timeout=ENDED)
+    id = page.evaluate("location.hash").rsplit("/", 1)[-1]
+    corpus = ask(service, "GET", f"corpora/{ask(service, 'GET', f'jobs/{id}')['request']['corpus']}")
+    assert corpus["utterances"] == 10
+    page.get_by_role("button", name="Cancel").click()
+    page.wait_for_selector(".state-cancelled, .state-succeeded", timeout=ENDED)
