@@ -14,7 +14,7 @@ import pytest
 from phonechain.app import samples
 from phonechain.features.annotation import choose_tier, read, tier_segments
 from tests.page.conftest import Service
-from tests.page.test_review import check_with_axe, ready, saved, until
+from tests.page.test_review import check_with_axe, ready, until, wait_until_saved
 from tests.page.test_views import ask
 
 pytestmark = [pytest.mark.slow]
@@ -62,9 +62,9 @@ def test_from_a_few_labels_to_all_of_them(page: Any, service: Service, folders: 
         page.keyboard.press("Enter")
     page.keyboard.type("zh")
     page.keyboard.press("Enter")
-    saved(page, CHECKED)
+    wait_until_saved(page, CHECKED)
     page.get_by_role("button", name="Take the model's label for all").click()
-    saved(page, CHECKED + 2)
+    wait_until_saved(page, CHECKED + 2)
     check_with_axe(page)
     assert page.locator(".foot").inner_text().startswith(f"{CHECKED} of {count} checked, {count} changed")
     with page.expect_download() as waiting:
