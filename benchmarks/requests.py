@@ -161,7 +161,8 @@ def bare(path: Path, count: int) -> tuple[float, float]:
     """Milliseconds of the same work in this process, the model's share of them."""
     from starlette.datastructures import QueryParams
 
-    from phonechain.app.http.routes.classify import parse_request, prepare, render
+    from phonechain.app.http.answers import render
+    from phonechain.app.http.routes.classify import parse_request, prepare
     from phonechain.app.http.uploads import File, Upload
     from phonechain.app.labelling.batcher import Scored, set_threads
     from phonechain.app.labelling.pipeline import label_sequences

@@ -63,6 +63,25 @@ def file_response(
     return Response(data, headers=headers, media_type=FORMATS[format].media_type)
 
 
+def render(
+    asked: ClassifyRequest,
+    entry: Entry,
+    ready: Prepared,
+    scored: Scored,
+    begun: float,
+    spent: float,
+    more: dict[str, Any],
+) -> Response:
+    """The answer in the asked format, with `more` members. Runs in a thread."""
+    wanted = asked.options.format
+    if wanted != "json":
+        data = labelling.render_annotation(ready, scored.labelled, wanted)
+        return file_response(
+            data, wanted, stem="labels", model=entry.name, version=entry.version, notices=ready.notices
+        )
+    return json_response(to_json(asked, entry, ready, scored, begun, spent, more))
+
+
 def to_json(
     asked: ClassifyRequest,
     entry: Entry,

@@ -150,12 +150,15 @@ class Batcher:
             )
 
     @contextlib.contextmanager
-    def admit(self) -> Iterator[Slot]:
-        """Count a request in progress. Raises Overloaded, NotReady."""
+    def admit(self, seconds: float = 0.0) -> Iterator[Slot]:
+        """Count a request in progress, of so many seconds of sound as far as is known. Raises Overloaded, NotReady."""
         self.refuse_if_full()
         self.shared.in_progress[self._me] += 1
         slot = Slot(self)
         try:
+            if seconds > LONG:
+                self.count_long()
+            slot.size = seconds
             yield slot
         finally:
             self.shared.in_progress[self._me] -= 1

@@ -1,24 +1,23 @@
 """`POST /classify`: one recording and its segmentation in, a label and a posterior for each segment out.
 
 The way of a request: `uploads.receive` reads its body, `schemas/classify` checks it; `pipeline.prepare_utterance` turns it
-into features, in a thread; `Batcher.label` has it labelled, in a batch; the answer is rendered here.
+into features, in a thread; `Batcher.label` has it labelled, in a batch; `answers.render` makes the answer, in a thread again.
 """
 
 from __future__ import annotations
 
 import time
-from typing import Any
 
 from fastapi import APIRouter, Request
 from starlette.datastructures import QueryParams
 from starlette.responses import Response
 
-from phonechain.app.http.answers import ClassifyRequest, file_response, json_response, to_json
+from phonechain.app.http.answers import ClassifyRequest, render
 from phonechain.app.http.dependencies import ServicesDep
 from phonechain.app.http.routes.classify_speakers import label_speakers
 from phonechain.app.http.uploads import Upload, parse_object, parse_options, receive, run_while_connected
 from phonechain.app.labelling import pipeline as labelling
-from phonechain.app.labelling.batcher import Scored, Slot
+from phonechain.app.labelling.batcher import Slot
 from phonechain.app.labelling.lanes import SEGMENTS_PER_SECOND, TEXT_PER_SECOND
 from phonechain.app.labelling.pipeline import Prepared
 from phonechain.app.models.catalog import Entry
@@ -37,7 +36,7 @@ router = APIRouter(tags=["classify"])
 async def classify(request: Request, services: ServicesDep) -> Response:
     services.batcher.refuse_if_full()
     upload = await receive(request, services.settings.max_body_bytes, ("audio", "segments"), texts=("segments",))
-    with services.batcher.admit() as slot:
+    with services.batcher.admit(upload.text_size / TEXT_PER_SECOND) as slot:
         return await run_while_connected(request, label(upload, request.query_params, services, slot))
 
 
@@ -45,7 +44,6 @@ async def label(upload: Upload, query: QueryParams, services: Services, slot: Sl
     """The answer to a request whose body has been read. Raises PhonechainError."""
     settings, batcher, metrics = services.settings, services.batcher, services.metrics
     begun = time.perf_counter()
-    slot.enlarge(upload.text_size / TEXT_PER_SECOND)
     asked = await slot.run(parse_request, upload, query, settings)
     slot.enlarge(asked.seconds)
     entry = await services.models.get(asked.options.model)
@@ -93,7 +91,7 @@ def prepare(asked: ClassifyRequest, entry: Entry, settings: Settings) -> Prepare
         gaps=options.gap_rule,
         max_seconds=settings.max_audio_seconds,
         max_segments=settings.max_segments,
-        known=model.label_set.with_map(options.map),
+        known=model.label_set if not options.map else model.label_set.with_map(options.map),
     )
     ready.normalised = mode
     return ready
@@ -128,27 +126,10 @@ def parse_request(upload: Upload, query: QueryParams, settings: Settings) -> Cla
         audio=name_stem(audio.name) if audio.name else None,
         channel=options.channel if options.channel != "mix" else None,
     )
-    return ClassifyRequest(options, audio.data, notation.shift(annotation, options.shift), False)
+    if options.shift:
+        annotation = notation.shift(annotation, options.shift)
+    return ClassifyRequest(options, audio.data, annotation, False)
 
 
 def _to_annotation(segments: list[SegmentIn]) -> Annotation:
     return labelling.list_to_annotation([segment.to_segment() for segment in segments])
-
-
-def render(
-    asked: ClassifyRequest,
-    entry: Entry,
-    ready: Prepared,
-    scored: Scored,
-    begun: float,
-    spent: float,
-    more: dict[str, Any],
-) -> Response:
-    """The answer in the asked format, with `more` members. Runs in a thread."""
-    wanted = asked.options.format
-    if wanted != "json":
-        data = labelling.render_annotation(ready, scored.labelled, wanted)
-        return file_response(
-            data, wanted, stem="labels", model=entry.name, version=entry.version, notices=ready.notices
-        )
-    return json_response(to_json(asked, entry, ready, scored, begun, spent, more))
