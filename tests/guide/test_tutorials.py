@@ -58,6 +58,16 @@ def test_commands(page: str, tmp_path: Path, path: str, service: Service) -> Non
         printed = done.stdout
 
 
+@pytest.mark.skipif(shutil.which("node") is None, reason="needs node")
+def test_the_lines_for_a_browser(service: Service) -> None:
+    """In Node, which has the browser's fetch, with the sample as the clip."""
+    [block] = [block for block in blocks("pronunciation") if block.kind == "ts"]
+    clip = f"import fs from 'node:fs';\nconst clip = new Blob([fs.readFileSync({str(samples.AUDIO)!r})]);\n"
+    text = clip + block.text.replace("http://127.0.0.1:8000", service.address)
+    done = subprocess.run(["node", "--input-type=module", "-e", text], capture_output=True, text=True, check=False)
+    assert re.fullmatch(r"IH 0\.\d+ \d+\n", done.stdout), done.stderr
+
+
 def test_the_script_for_praat(tmp_path: Path, service: Service) -> None:
     """In Praat itself, in a process of its own: while Praat runs, this one would not answer."""
     program = (

@@ -135,6 +135,27 @@ def test_a_click_is_heard_and_a_boundary_is_dragged(page: Any) -> None:
     assert [e for i, e in enumerate(entries) if i not in (6, 7)] == [o for i, o in enumerate(old) if i not in (6, 7)]
 
 
+def test_a_segment_is_heard_with_context_slowly_and_over_and_over(page: Any) -> None:
+    """The sound that the player has is the segment, then a quarter of a second more on both sides; a loop begins anew."""
+    open_sample(page)
+    page.keyboard.press("ArrowRight")
+    [_, start, end, *_] = page.evaluate("phonechainReview.current.row")
+    whole = page.evaluate("phonechainReview.timeline.duration")
+    length = "phonechainReview.player.element.duration"
+    page.keyboard.press("Tab")
+    until(page, f"Math.abs({length} - {end - start}) < 0.001")
+    page.keyboard.press("Shift+Tab")
+    until(page, f"Math.abs({length} - {min(whole, end + 0.25) - max(0, start - 0.25)}) < 0.001")
+    page.evaluate("phonechainReview.player.element.addEventListener('seeked', () => (window.again = true))")
+    for key in ("Shift+D", "Shift+D", "Shift+L", "Tab"):
+        page.keyboard.press(key)
+    until(page, "window.again === true")
+    assert page.evaluate("phonechainReview.player.element.playbackRate") == 0.5
+    assert page.locator("[data-tool=loop]").get_attribute("aria-pressed") == "true"
+    assert page.locator("[data-tool=speed]").locator("option:checked").inner_text() == "0.5×"
+    page.keyboard.press("Escape")
+
+
 def test_work_survives_a_reload_and_a_restart_in_the_middle(browser: Any, tmp_path: Path) -> None:
     service = Service(tmp_path)
     service.start()

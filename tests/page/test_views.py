@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from phonechain.app import samples
+from phonechain.model import pretrained_path
 from tests.page.conftest import Service, watched
 from tests.page.test_review import check_with_axe, until
 
@@ -65,6 +66,36 @@ def test_a_model_shows_its_card(page: Any) -> None:
     with page.expect_download() as waiting:
         page.get_by_role("button", name="Download").first.click()
     assert waiting.value.suggested_filename.endswith(".safetensors")
+
+
+def test_a_model_is_uploaded_made_the_default_and_deleted(page: Any, service: Service) -> None:
+    def article() -> Any:
+        return page.locator("article", has=page.get_by_role("heading", name="of-a-test"))
+
+    page.get_by_role("link", name="Models").click()
+    page.wait_for_selector(".panel")
+    page.set_input_files(
+        "input[type=file]",
+        {
+            "name": "of-a-test.safetensors",
+            "mimeType": "application/octet-stream",
+            "buffer": pretrained_path().read_bytes(),
+        },
+    )
+    article().wait_for(timeout=60_000)
+    article().get_by_role("button", name="Make it the default").click()
+    article().locator(".mark", has_text="default").wait_for()
+    assert [a["name"] for a in ask(service, "GET", "models")["aliases"] if a["alias"] == "default"] == ["of-a-test"]
+    article().get_by_role("button", name="Delete").click()
+    article().get_by_role("button", name="Keep").click()
+    article().get_by_role("button", name="Delete").click()
+    assert "Delete of-a-test@" in article().inner_text()
+    article().get_by_role("button", name="Delete", exact=True).click()
+    page.wait_for_timeout(500)
+    check_with_axe(page)
+    page.set_input_files("input[type=file]", {"name": "x.safetensors", "mimeType": "text/plain", "buffer": b"no model"})
+    page.wait_for_selector(".bad")
+    assert "expected" in page.locator(".bad").inner_text()
 
 
 def test_a_key_is_asked_for_and_kept_nowhere(browser: Any, tmp_path: Path) -> None:
