@@ -54,7 +54,7 @@ def test_known_keys_work_without_the_database(
         assert classify(client, {"authorization": "Bearer pc_somebody_else"}) == 401
         assert classify(client, {}) == 401
         assert client.get("/jobs", headers=label).status_code == 503
-        monkeypatch.setattr(gateway, "KEPT", 0.0)
+        monkeypatch.setattr(gateway, "MAX_KEY_AGE", 0.0)
         time.sleep(0.1)
         refused = client.post("/classify", headers=label)
         assert (refused.status_code, refused.json()["type"]) == (503, "/problems/database-away")
