@@ -1,8 +1,8 @@
-"""What training does to frames so that a model learns to ignore it: other voices, tempi, rooms, noises and boundaries.
+"""Augmentation: changes to frames that a model should learn to ignore, such as voices, tempi, rooms, noises and boundaries.
 
-Nearly everything works on log-mel energies `[F, B]`, so that a corpus is decoded once and changed anew in every epoch at
-little cost; clipping alone needs the samples (`clip`), and each recording is clipped once. What is done to the power of the
-bands (gain, channel, noise, a cut-off) goes through the floor of the front end, as it would if the sound itself were changed.
+Nearly everything works on log-mel energies `[F, B]`, so that a corpus is decoded once and changed in every epoch at little cost;
+only clipping needs the samples (`clip`), and each recording is clipped once. Changes to the power of the bands (gain, channel,
+noise, a cut-off) respect the floor of the front end, as if the sound itself were changed.
 
 Sources: vocal tract length (Jaitly and Hinton 2013), tempo (Ko et al. 2015), masks (Park et al. 2019, SpecAugment).
 """
@@ -22,30 +22,30 @@ DECIBEL = np.log(10.0) / 10
 """Nats of power in a decibel."""
 
 WARPS = (0.88, 0.94, 1.06, 1.12)
-"""Factors by which the filter bank of the segment features is warped, computed once for each recording."""
+"""Warping factors of the filter bank of the segment features, which are computed once for each recording."""
 
 
 @dataclass(frozen=True)
 class AugmentationSettings:
-    """How often and how far training changes what it hears; all 0: not at all. Shares are of the utterances of an epoch.
+    """How often and how much training changes its input; nothing if all are 0. Shares are of the utterances of an epoch.
 
     Attributes:
         warp: share whose frequencies are multiplied by exp(U(-warp_range, warp_range)).
-        warp_range: largest change of the frequencies' logarithm.
+        warp_range: largest change of the logarithm of frequencies.
         stretch: time is multiplied by exp(U(-stretch, stretch)).
         gain: share whose level changes by U(gain_low, gain_high) dB.
         gain_low, gain_high: limits of that change (dB).
         channel: share that is filtered, smoothly over the bands, with a standard deviation of about 2.5 dB.
-        noise: share with added noise, coloured at random, U(snr_low, snr_high) dB under the speech.
+        noise: share with added noise of random colour, U(snr_low, snr_high) dB below the speech.
         snr_low, snr_high: limits of that distance (dB).
         cutoff: share that loses all bands above a random one, down to 2.5 kHz.
         clipping: share that is clipped, hard or soft, with peaks U(clip_low, clip_high) dB above the limit.
         clip_low, clip_high: limits of that excess (dB), drawn once for each recording.
-        jitter: share whose boundaries move, by normal steps whose deviation is drawn for each utterance.
+        jitter: share whose boundaries move by normally distributed steps, with a deviation drawn for each utterance.
         jitter_deviation: largest such deviation (s).
         masks: number of masks over neighbouring bands.
-        mask_bands: most bands under one mask.
-        mask_frames: most neighbouring frames that are masked in every 1.5 s; 0 masks none.
+        mask_bands: most bands of a mask.
+        mask_frames: most neighbouring frames masked in every 1.5 s; 0 masks none.
     """
 
     warp: float = 0.0
@@ -92,18 +92,18 @@ class AugmentationSettings:
 
     @property
     def active(self) -> bool:
-        """Whether anything is changed at all."""
+        """Whether anything is changed."""
         return any((self.warp, self.stretch, self.gain, self.channel, self.noise, self.cutoff, self.clipping, self.jitter,
                     self.masks, self.mask_frames))  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Voice:
-    """How an augmented utterance's voice and channel differ from the recorded ones: what it does to a speaker's statistics.
+    """How an augmented utterance's voice and channel differ from the recorded ones, to adapt the speaker's statistics.
 
     Attributes:
         lower, share: [B] each band is `(1 - share)` of the band `lower` and `share` of the next.
-        shift: [B] what is added to the bands once the level is taken off.
+        shift: [B] what is added to the bands after the level is subtracted.
         additive: whether noise or a cut-off makes the speaker's other recordings useless as a reference.
     """
 

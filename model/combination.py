@@ -1,4 +1,4 @@
-"""Models that were trained apart made into one, a product of experts."""
+"""Combine separately trained models into one, a product of experts."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from phonechain.model.settings import ModelSettings
 
 
 def combine(models: Sequence[PhoneModel]) -> PhoneModel:
-    """One model whose chain has the log-potentials of all, at the sum of their temperatures until it is calibrated anew.
+    """One model whose chain has the log-potentials of all, at the sum of their temperatures until it is calibrated again.
 
     Raises:
-        SettingsError: fewer than two, a chain that is no CRF, other labels, or front ends, normalisers or ways of
-            normalising that differ where both read the same.
+        SettingsError: fewer than two models, a chain that is not a CRF, different labels, or different front ends, normalisers or
+            normalisation where both read the same inputs.
     """
     if len(models) < 2:
         raise SettingsError(f"expected two models or more to combine, got {len(models)}")
     first = models[0]
     networks = [m.network for m in models]
     if not all(type(n) is ConditionalRandomField for n in networks):
-        raise SettingsError("expected models with a CRF each")
+        raise SettingsError("expected CRFs, got a model with another chain")
     if any(m.labels != first.labels for m in models):
         raise SettingsError("expected models of the same labels in the same order")
     if any(m.settings.normalise != first.settings.normalise for m in models):
-        raise SettingsError("expected models that are normalised alike")
+        raise SettingsError("expected models with the same normalisation")
     bands = max(m.features.bands for m in models)
     features = replace(first.features, pooled=any(m.features.pooled for m in models), bands=bands)
     normaliser = Normaliser(first.normaliser.mean, first.normaliser.std, first.settings.normalise)

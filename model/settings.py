@@ -1,4 +1,4 @@
-"""What a model is and how it is trained, as plain values: read from a preset's TOML, kept in the model file's header."""
+"""The settings of models and of their training, as plain values: read from presets, and stored in model files."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ class FactorSettings:
     """One input-dependent factor.
 
     Attributes:
-        kind: the family of the function that scores a window.
-        segments: m, the segments of the window: 1 the labelled one, 2 it and the one before, 3 also the one after.
-        labels: n, consecutive labels that the factor scores; 2 and 3 exist for the n-grams seen in training only.
-        window: where the window of a factor over n > 1 labels lies: it ends with the last of them ("last", the paper's), or
-            lies around the last of them ("around", the only one before this was a setting).
-        centred: whether a factor over n > 1 labels gives 0 while its weights are zero, as an n-gram has that was never seen.
-            Otherwise seen n-grams start ahead by log of the number of hidden assignments, a prior that grows with the factor.
+        kind: function that scores a window.
+        segments: m, segments in the window: 1 is the labelled one, 2 adds the one before, 3 also the one after.
+        labels: n, consecutive labels that the factor scores; with 2 and 3, only n-grams seen in training.
+        window: position of the window of a factor over n > 1 labels: it ends with the last of them ("last", as in the paper), or
+            is centred on the last of them ("around").
+        centred: whether a factor over n > 1 labels is 0 when its weights are zero, as for n-grams never seen. Otherwise seen
+            n-grams start with the log of the number of hidden assignments, a prior that grows with the factor.
         layers: L, layers of the SPN.
         products: I, children per hidden state of the SPN.
-        states: H, hidden states of the SPN; for a Gaussian mixture its components.
+        states: H, hidden states of the SPN, or components of the Gaussian mixture.
         operator: sum or max over the SPN's hidden states.
-        covariance: of the Gaussian mixture.
+        covariance: covariance of the Gaussian mixture.
         units: hidden units of a DRBM or perceptron.
         dropout: share of the window's features set to zero in training.
-        scale: standard deviation of the weights at the start.
+        scale: standard deviation of the initial weights.
     """
 
     kind: Literal["linear", "spn", "gaussian", "hidden-units", "perceptron"] = "spn"
@@ -76,19 +76,19 @@ class FactorSettings:
 
 @dataclass(frozen=True)
 class EncoderSettings:
-    """What stands before the factors (phonechain.model.encoders).
+    """The network before the factors (phonechain.model.encoders).
 
     Attributes:
         kind: "none", as in the paper: factors see the segment features themselves; "segments": a recurrent network over the
-            segments; "frames": one over log-mel frames, pooled by segment, and one over the segments.
-        pooled: whether the 92 features of a segment are read beside the frames; without frames they always are.
+            segments; "frames": one over log-mel frames, pooled by segment, followed by one over the segments.
+        pooled: whether the 92 features of a segment are used together with the frames; without frames they always are.
         bands: log-mel bands of a frame.
-        channels: of the two convolutions over frames; the second halves the rate.
-        frame_units, frame_layers: of the recurrent network over frames, a side.
-        width: of the projection that the segments' recurrent network reads.
-        segment_units, segment_layers: of that network, a side.
-        input_dropout, convolution_dropout, frame_dropout, dropout: shares set to zero in training, of the 92 features, of
-            each convolution's output, of the frame network's output, and of the projection.
+        channels: channels of the two convolutions over frames; the second halves the rate.
+        frame_units, frame_layers: units per direction, and layers, of the recurrent network over frames.
+        width: width of the projection that the segments' recurrent network reads.
+        segment_units, segment_layers: units per direction, and layers, of that network.
+        input_dropout, convolution_dropout, frame_dropout, dropout: shares set to zero in training: of the 92 features, of each
+            convolution's output, of the frame network's output, and of the projection.
     """
 
     kind: Literal["none", "segments", "frames"] = "none"
@@ -115,28 +115,27 @@ class EncoderSettings:
             _within(self, name, 0.0, 0.95)
 
     def features(self, base: FeatureSettings) -> FeatureSettings:
-        """The feature settings of a model with this encoder: `base` with what the encoder reads, and nothing else."""
+        """The feature settings of a model with this encoder: `base` with exactly the inputs that the encoder reads."""
         framed = self.kind == "frames"
         return dataclasses.replace(base, pooled=self.pooled or not framed, bands=self.bands if framed else 0)
 
 
 @dataclass(frozen=True)
 class ModelSettings:
-    """A chain, its factors and what encodes their input.
+    """A chain, its factors and their encoder.
 
     Attributes:
-        encoder: what stands before the factors.
+        encoder: the network before the factors.
         chain: "crf", normalised over the sequence, or "memm", normalised at each position.
-        factors: the input-dependent factors; their log-potentials add up.
-        bigram, trigram: input-independent label n-gram weights: none, one for each possible n-gram, or for each seen one.
-        history: previous labels that the MEMM sees, M - 1 in the paper; unused by the CRF.
-        history_dropout: share of those labels that training hides, so that the MEMM does not lean on labels which, when it is
-            used, may be wrong.
-        normalise: over what features are normalised: "model", the training set; "speaker", besides that each speaker's
-            recordings, or a lone recording; "any": training draws one of the two, or the training set alone, for each
-            utterance, so that whoever labels may choose.
-        experts: of models that were trained apart and label together (phonechain.model.combination); then encoder, factors and
-            n-grams are theirs, and those here of no meaning.
+        factors: the input-dependent factors; their log-potentials are added.
+        bigram, trigram: input-independent label n-gram weights: none, one for every possible n-gram, or one for each seen one.
+        history: previous labels that the MEMM sees, M - 1 in the paper; not used by the CRF.
+        history_dropout: share of those labels hidden in training, so that the MEMM does not rely on labels that may be wrong
+            when it is used.
+        normalise: what features are normalised over: "model", the training set; "speaker", each speaker's recordings (or a
+            single recording) as well; "any": training draws one of these for each utterance, so that users may choose.
+        experts: settings of separately trained models that label together (phonechain.model.combination); their encoders,
+            factors and n-grams are then used instead of those here.
     """
 
     chain: Literal["crf", "memm"] = "crf"
@@ -161,51 +160,51 @@ class ModelSettings:
 
     @property
     def order(self) -> int:
-        """Markov order of the CRF: the largest label n-gram less one, at least 1."""
+        """Markov order of the CRF: the length of the largest label n-gram minus one, at least 1."""
         if self.experts:
             return max(expert.order for expert in self.experts)
         return 2 if self.trigram != "none" or any(f.labels == 3 for f in self.factors) else 1
 
     @property
     def encoder_kind(self) -> str:
-        """The kind of its encoder; of experts, those of all of them."""
+        """Kind of the encoder; with experts, the kinds of all of theirs."""
         return " + ".join(e.encoder.kind for e in self.experts) if self.experts else self.encoder.kind
 
     @property
     def bands(self) -> int:
-        """Log-mel bands of the frames that are read; 0 for none."""
+        """Log-mel bands of the frames that the model reads; 0 if it reads none."""
         return max(e.encoder.bands if e.encoder.kind == "frames" else 0 for e in (self, *self.experts))
 
 
 @dataclass(frozen=True)
 class TrainingSettings:
-    """How the weights are found.
+    """How a model is trained.
 
     Attributes:
         optimizer: "adam" on mini-batches, or "sgd" (the paper's, one utterance per step); changing to "sgd" also sets batch 1,
             learning_rate 0.2, ngram_rate 1 and l2 0 unless these are given.
-        learning_rate: step of the factors' weights.
-        ngram_rate: step of the n-gram weights, as a multiple of `learning_rate`.
-        l2: strength rho of the penalty rho/2 |w|^2 on factor weights; Adam decays weights apart from the gradient.
-        ngram_l2: the same for n-gram weights; factors over n-grams fall under `l2`.
-        batch: utterances per step, or cut pieces of long ones, at most.
-        segments: segments per step, at most. Longer recordings are cut where they are silent, else anywhere.
-        updates: steps per epoch at least, as far as the corpus goes round: batches of a small corpus get smaller.
-        held_out: share of the speakers (or utterances) that is held out where no dev set is given.
-        epochs: passes over the training set at most.
-        patience: epochs without a better dev error after which training stops; 0 never stops early.
-        schedule: what the step does over the epochs: stay, or fall to zero along a line or a half cosine.
-        warmup: epochs over which the step rises from zero first.
-        auxiliary: weight of a second loss, the cross entropy of a linear layer on the encoder that is not stored.
-        smoothing: share of the labels' mass that this loss spreads over all labels.
-        augmentation: what training does to what it hears.
-        keep: the weights the run ends with: those of the epoch that was best on the dev set, or the last one's.
+        learning_rate: learning rate of the factors' weights.
+        ngram_rate: learning rate of the n-gram weights, as a multiple of `learning_rate`.
+        l2: strength rho of the penalty rho/2 |w|^2 on factor weights; with Adam, decoupled weight decay.
+        ngram_l2: the same for n-gram weights; factors over n-grams use `l2`.
+        batch: most utterances, or pieces of long ones, per step.
+        segments: most segments per step. Longer recordings are cut in silences, or else anywhere.
+        updates: fewest steps per epoch, where possible: batches of a small corpus are made smaller.
+        held_out: share of the speakers (or utterances) that is held out if no dev set is given.
+        epochs: most passes over the training set.
+        patience: epochs without a better dev error before training stops; 0 never stops early.
+        schedule: learning rate over the epochs: constant, or falling to zero along a line or a half cosine.
+        warmup: epochs over which the learning rate first rises from zero.
+        auxiliary: weight of a second loss, the cross entropy of a linear layer on the encoder, which is not stored.
+        smoothing: label smoothing of that loss.
+        augmentation: how training changes its input.
+        keep: weights to keep at the end: those of the best epoch on the dev set, or of the last one.
         clip: largest norm of the gradient (0: no limit).
-        gaps: what an unlabelled segment does in training: "split", end a sequence; or "sum", for CRFs: stay in it, whatever its
-            label summed out, so that the likelihood is that of the labels that are there.
-        base_step: of a training that goes on from all weights of a base: "scaled" to the material, a twentieth of the step at
-            least and all of it from 20,000 segments on (half an hour), or "full".
-        seed: of weights, order and dropout.
+        gaps: treatment of unlabelled segments in training: "split" ends a sequence there; "sum" (CRFs only) keeps them and sums
+            over their labels, so that the likelihood is that of the labels that are known.
+        base_step: learning rate of a warm start from all weights of a base: "scaled" with the number of segments, from a
+            twentieth up to the full rate at 20,000 segments (half an hour), or "full".
+        seed: seed of weights, order and dropout.
     """
 
     optimizer: Literal["adam", "sgd"] = "adam"
@@ -249,8 +248,8 @@ class TrainingSettings:
 
 
 SGD: Mapping[str, Any] = {"batch": 1, "learning_rate": 0.2, "ngram_rate": 1.0, "l2": 0.0}
-"""What `replace` sets with `optimizer = "sgd"`, unless told otherwise: the presets' steps and decay suit Adam. (After three
-epochs on 150 sentences of festvox-ru, `spn-lc-crf` has a dev error of 98.4 % with these, 22.8 % with SGD's, 34.4 % with Adam.)"""
+"""What `replace` also sets with `optimizer = "sgd"` by default, for the presets' rates and decay suit Adam. (After three epochs on
+150 sentences of festvox-ru, `spn-lc-crf` has a dev error of 98.4 % with those, 22.8 % with SGD's, 34.4 % with Adam.)"""
 
 
 def to_dict(settings: Any) -> dict[str, Any]:
@@ -259,7 +258,7 @@ def to_dict(settings: Any) -> dict[str, Any]:
 
 
 def from_dict(cls: type[T], values: Mapping[str, Any], where: str = "") -> T:
-    """A settings object from plain values; SettingsError names the setting, what was expected and what came.
+    """A settings object from plain values. Raises SettingsError with the setting and what was expected.
 
     Examples:
         >>> from_dict(TrainingSettings, {"epochs": 20, "schedule": "cosine"}).schedule
@@ -292,7 +291,7 @@ def from_dict(cls: type[T], values: Mapping[str, Any], where: str = "") -> T:
 
 
 def stored_model(values: Mapping[str, Any]) -> ModelSettings:
-    """The settings in a model file's header; those that an older file lacks mean what they meant when it was written."""
+    """The settings in a model file's header; those missing in an older file keep the meaning they had when it was written."""
     factors = values.get("factors", ())
     if all(isinstance(factor, Mapping) for factor in factors):
         values = {**values, "factors": [_with_old_meaning(factor) for factor in factors]}

@@ -23,19 +23,19 @@ class Preset:
 
 
 AUTO = "auto"
-"""Name of the preset that stands for a choice among the others, made for a corpus (phonechain.model.learning.selection)."""
+"""Name of the preset that chooses among the others for a corpus (phonechain.model.learning.selection)."""
 
 NO_LIMIT = 100_000
-"""Epochs of the preset auto: as many as the system has that is chosen."""
+"""Epochs of the preset auto: as many as the chosen system has."""
 
 _ASKED_OF_AUTO = ("seed", "held_out", "gaps", "epochs")
 
 
 def auto(changes: Mapping[str, Any]) -> Preset:
-    """The preset "auto" with training settings that whatever is chosen will have.
+    """The preset "auto" with training settings for the system that it will choose.
 
     Raises:
-        SettingsError: a setting that is chosen.
+        SettingsError: a setting that "auto" chooses itself.
     """
     for key in changes:
         if key not in _ASKED_OF_AUTO:
@@ -50,7 +50,7 @@ def auto(changes: Mapping[str, Any]) -> Preset:
 
 
 def preset(name: str) -> Preset:
-    """The preset of that name; SettingsError lists the names there are.
+    """The preset of that name. Raises SettingsError, which lists the names.
 
     Examples:
         >>> system = preset("spn-ho-lc-crf")
