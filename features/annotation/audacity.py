@@ -28,7 +28,7 @@ _TIME = re.compile(r"[+-]?[0-9]+[.,]?[0-9]*(?:[eE][+-]?[0-9]+)?")
 
 
 def sniff(source: Source) -> int:
-    """2 for tabs between, 1 for other blanks. One time at least has decimals: else they are counts of something."""
+    """2 if tab-separated, 1 with other blanks. At least one time needs decimals; whole numbers are counts of something."""
     if source.typical_length is not None:
         return 0
     tabs, decimals, seen = True, False, 0
@@ -67,7 +67,7 @@ def write(annotation: Annotation) -> bytes:
     tier, _ = main_tier(annotation)
     lines = [f"{seconds(s.start)}\t{seconds(s.end)}\t{one_line(s.label)}\n" for s in tier.entries]
     if lines and not any("." in line.rsplit("\t", 1)[0] for line in lines):
-        # Whole numbers alone would look like samples.
+        # Only whole numbers would look like samples.
         lines[0] = re.sub(r"^([0-9]+)\t", r"\1.0\t", lines[0])
     return "".join(lines).encode()
 

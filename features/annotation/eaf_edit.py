@@ -1,4 +1,4 @@
-"""One tier of an ELAN file changed inside its XML: media, types, vocabularies, parents and every other tier stay."""
+"""Change one tier inside the XML of an ELAN file: media, types, vocabularies, parents and all other tiers stay."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from phonechain.features.annotation.eaf import time_origin
 from phonechain.features.annotation.eaf_xml import Document
 
 Row = tuple[int, float, float, str | None]
-"""Index of the annotation in the tier as it was read (a new one has a higher number), start and end (s), label."""
+"""Index of the annotation in the original tier (a new one has a higher number), start and end (s), label."""
 
 ElementTree.register_namespace("xsi", "http://www.w3.org/2001/XMLSchema-instance")
 
@@ -71,7 +71,7 @@ def edit_tier(data: bytes, index: int, rows: Sequence[Row]) -> bytes | None:
 
 
 def _annotations(tier: ElementTree.Element, slots: _Slots) -> list[ElementTree.Element] | None:
-    """The annotations in the order in which the reader lists them: by time. None for those without times of their own."""
+    """The annotations in the order of the reader, by time; None for those without their own times."""
     found = tier.findall("ANNOTATION")
     if any(a.find("ALIGNABLE_ANNOTATION") is None or slots.missing(a) for a in found):
         return None
@@ -89,7 +89,7 @@ class _Slots:
         self.made: dict[int, str] = {}
 
     def missing(self, annotation: ElementTree.Element) -> bool:
-        """Whether one of its two slots has no time."""
+        """Whether one of the annotation's two slots has no time."""
         return any(self.values.get(name) is None for name in self._names(annotation))
 
     def times(self, annotation: ElementTree.Element) -> tuple[float, float]:
@@ -98,7 +98,7 @@ class _Slots:
         return (first + self.origin) / 1000, (second + self.origin) / 1000
 
     def at(self, time: float) -> str:
-        """The slot that was made for a time; neighbours share it."""
+        """The slot for a time, created if necessary; neighbours share it."""
         value = round(1000 * time - self.origin)
         if value not in self.made:
             number = len(self.values) + 1
@@ -106,7 +106,7 @@ class _Slots:
                 number += 1
             name = self.made[value] = f"ts{number}"
             self.values[name] = str(value)
-            # Slots stand in order of time; those without a time stay between their neighbours.
+            # Slots are in order of time; those without a time stay between their neighbours.
             place = next(
                 (i for i, s in enumerate(self.order) if float(s.get("TIME_VALUE") or "-inf") > value), len(self.order)
             )

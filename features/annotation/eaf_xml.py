@@ -1,4 +1,4 @@
-"""The XML of an ELAN file: its slots, tiers and annotations, as they stand there.
+"""The XML of an ELAN file: its slots, tiers and annotations, unchanged.
 
 XML with a document type is refused, so that there are no entities to expand or to fetch; ELAN writes none. Runs of slots
 and annotations in ELAN's own spelling are most of a file and are taken by an expression each; a parser reads the rest,
@@ -29,7 +29,7 @@ _ALIGNED = re.compile(
 
 
 class Document:
-    """What the XML holds.
+    """The contents of the XML.
 
     Attributes:
         slots: milliseconds on the time line by slot; None for a slot without a value.
@@ -46,12 +46,12 @@ class Document:
             self._parse(text)
 
     def _plain(self, text: str) -> bool:
-        """Take what is in ELAN's own spelling by its pieces, and parse what is left; False if that cannot be all."""
+        """Match what ELAN itself writes by expressions, and parse the rest; False if something may have been missed."""
         head, *bodies = text.split("<TIER ")
-        # In one pass, what an expression matches and what lies between: text, groups, text, groups, ..., text.
+        # One pass gives the matches and what is between them: text, groups, text, groups, ..., text.
         slots, tiers = _SLOT.split(head), [_ALIGNED.split(body) for body in bodies]
         rest = "<TIER ".join(["".join(slots[::3]), *("".join(parts[::5]) for parts in tiers)])
-        # Neither comments nor CDATA, which could hide what looks like tags.
+        # No comments and no CDATA, which could contain text that looks like tags.
         if "<!" in rest or "<TIME_SLOT" in rest or "<ALIGNABLE_ANNOTATION" in rest:
             return False
         check_count(sum(len(parts) // 5 for parts in tiers) + rest.count("<") // 8)
@@ -83,7 +83,7 @@ class Document:
             raise AnnotationSyntaxError(said, line=error.lineno) from None
 
     def _listen(self, parser: expat.XMLParserType) -> None:
-        """Set the handlers: closures, since they are called for every tag."""
+        """Set the handlers: closures, for speed, since they are called for every tag."""
         said: list[str] = []
         last: dict[str, str] = {}
         rooted = False

@@ -18,7 +18,7 @@ from phonechain.features.errors import AnnotationSyntaxError, Notice
 from phonechain.features.segments import Segment
 
 RATE = 16000
-"""Samples per second in what is written for a sound of unknown rate."""
+"""Samples per second in files written for a sound of unknown rate."""
 
 Span = tuple[float, float]
 
@@ -84,7 +84,7 @@ def _whole(value: Any, at: str) -> int:
 
 
 def _span(item: dict[str, Any], rate: int, at: str) -> Span | None:
-    """Its times, seconds; None for an item without."""
+    """Times of an item (s); None if it has none."""
     if "samplePoint" in item:
         point = _whole(item["samplePoint"], f"{at}/samplePoint") / rate
         return point, point
@@ -96,7 +96,7 @@ def _span(item: dict[str, Any], rate: int, at: str) -> Span | None:
 
 
 def _inherit(spans: dict[int, Span], links: list[Any]) -> None:
-    """Give items without times those of what they are linked to, from the timed ones up."""
+    """Give items without times those of the items that they are linked to, from the timed ones up."""
     parents: dict[int, list[int]] = defaultdict(list)
     for i, link in enumerate(links):
         if not isinstance(link, dict):
@@ -124,7 +124,7 @@ def _inherit(spans: dict[int, Span], links: list[Any]) -> None:
 def _tiers(
     level: dict[str, Any], items: list[dict[str, Any]], spans: dict[int, Span], at: str
 ) -> tuple[list[Tier], int]:
-    """A tier for each label that the items have, and how many items have no time."""
+    """One tier per label of the items, and the number of items without times."""
     name = level.get("name")
     title = name if isinstance(name, str) else at
     point = str(level.get("type", "")).upper() == "EVENT"

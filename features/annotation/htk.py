@@ -27,7 +27,7 @@ from phonechain.features.errors import AnnotationSyntaxError, Notice
 from phonechain.features.segments import Segment
 
 UNIT = 1e7
-"""HTK units in a second."""
+"""HTK units per second."""
 
 _FULL_CONTEXT = re.compile(r"[^\s^]+\^[^\s^]+?-(?P<phone>[^\s]+?)\+[^\s=]+=\S+")
 _STATE = re.compile(r"\[[0-9]+\]$")
@@ -56,7 +56,7 @@ def parse(source: Source) -> Annotation:
 
 
 def parse_lines(lines: Iterable[tuple[int, str]]) -> tuple[list[Tier], list[Notice]]:
-    """Tiers of the numbered lines of one transcription, and what a person should know about them."""
+    """Tiers from the numbered lines of one transcription, with notices."""
     blocks: list[list[Row]] = [[]]
     places: list[list[int]] = [[]]
     decimals = False
@@ -98,7 +98,7 @@ def parse_lines(lines: Iterable[tuple[int, str]]) -> tuple[list[Tier], list[Noti
 
 
 def _levels(words: list[str]) -> tuple[str, str | None, list[tuple[str, str | None]]]:
-    """(name, score, further levels) of what stands after the times: names, each perhaps with a score."""
+    """(name, score, further levels) from the words after the times: names, each with an optional score."""
     levels: list[tuple[str, str | None]] = []
     for word in words:
         if levels and levels[-1][1] is None and is_number(word):
@@ -109,7 +109,7 @@ def _levels(words: list[str]) -> tuple[str, str | None, list[tuple[str, str | No
 
 
 def _tiers(rows: list[Row], lines: list[int], unit: float, mark: str) -> tuple[list[Tier], int]:
-    """A tier a level, a tier of the scores where there are any, and how many names were full-context."""
+    """One tier per level, one of the scores if there are any, and the number of full-context names."""
     context = [_FULL_CONTEXT.fullmatch(r[2]) for r in rows] if rows and "^" in rows[0][2] else []
     reduced = len(context) if context and all(context) else 0
     names = [m["phone"] for m in context if m] if reduced else [r[2] for r in rows]
@@ -128,7 +128,7 @@ def _tiers(rows: list[Row], lines: list[int], unit: float, mark: str) -> tuple[l
         scores = [Segment(s.start, s.end, r[3] or "") for r, s in zip(rows, first.entries, strict=True)]
         tiers.append(Tier(titles[0] + SCORE, "interval", scores))
     for level in range(further):
-        # A higher level's name stands at its first phone and lasts until the next one.
+        # A higher level's name is at its first phone and lasts until the next name.
         marks = [(i, r[4][level][0]) for i, r in enumerate(rows) if len(r[4]) > level]
         tier = Tier(titles[level + 1], "interval")
         for (i, name), (following, _) in zip(marks, [*marks[1:], (len(rows), "")], strict=True):
@@ -139,14 +139,14 @@ def _tiers(rows: list[Row], lines: list[int], unit: float, mark: str) -> tuple[l
 
 
 def _plain(word: str) -> str:
-    """A name without HTK's quotes and escapes; elsewhere both belong to the name (X-SAMPA is full of them)."""
+    """A name without HTK's quotes and escapes; elsewhere both are part of the name, as often in X-SAMPA."""
     if len(word) < 2 or word[0] not in "\"'" or word[-1] != word[0]:
         return word
     return _ESCAPE.sub(lambda m: chr(int(m[1], 8)) if len(m[1]) == 3 else m[1], word[1:-1])
 
 
 def write(annotation: Annotation) -> bytes:
-    """One tier; an answer has its posterior as score and the name that was given as second level. UTF-8."""
+    """One tier; an answer has its posterior as the score, and the given name as a second level. UTF-8."""
     return "".join(f"{line}\n" for line in rows(annotation)).encode()
 
 
@@ -170,7 +170,7 @@ def rows(annotation: Annotation) -> list[str]:
 
 
 def _quote(name: str) -> str:
-    """As it is where it reads back so, else in quotes with escapes."""
+    """The name as it is if it reads back unchanged, else in quotes with escapes."""
     if (
         name
         and name != "///"

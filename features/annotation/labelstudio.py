@@ -83,7 +83,7 @@ def _tasks(source: Source) -> dict[str, tuple[dict[str, Any], str]]:
             ),
             None,
         )
-        # An upload's name gets eight characters and a hyphen in front.
+        # Label Studio puts eight characters and a hyphen in front of an upload's name.
         name = re.sub(r"^[0-9a-f]{8}-", "", name_stem(audio.split("?", 1)[0])) if audio else f"task {i + 1}"
         out.setdefault(name, (task, at))
     return out
@@ -152,12 +152,12 @@ def _regions(results: list[Any], where: str) -> tuple[Found, float | None]:
 
 
 def _small(value: Any) -> float | None:
-    """A number that is no nonsense, or None."""
+    """A plausible number, or None."""
     return float(value) if type(value) in (int, float) and abs(value) < 1e9 else None
 
 
 def _parse_reduced(task: dict[str, Any], at: str) -> tuple[Found, float | None]:
-    """The form without annotators: each control's name holds its regions."""
+    """Parse the form without annotators, in which each control's name has its regions."""
     found: Found = defaultdict(list)
     for control, regions in task.items():
         if not isinstance(regions, list):
@@ -212,7 +212,7 @@ def write(annotation: Annotation) -> bytes:
 
 
 def _is_score_tier(annotation: Annotation, tier: Tier) -> bool:
-    """True for a tier of numbers that stand as scores at another tier's regions."""
+    """True for a tier of numbers that are written as the scores of another tier's regions."""
     for kind, of in ((POSTERIOR, ANSWER), (SCORE, "")):
         base = tier.name.removesuffix(kind)
         if base != tier.name and (owner := annotation.tier(base + of)) is not None:

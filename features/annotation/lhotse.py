@@ -1,4 +1,4 @@
-"""Supervisions of lhotse: a JSON object a line, or a list of them, each a stretch of a recording. Seconds.
+"""Supervisions of lhotse: one JSON object per line, or a list of them, each for a stretch of a recording, in seconds.
 
 Source: the lhotse documentation, "Supervisions". `alignment` has items `[symbol, start, duration, score]` by their kind,
 each of which becomes a tier; `text`, or the speaker where there is none, labels the tier of supervisions.
@@ -27,7 +27,7 @@ from phonechain.features.segments import Segment
 _TITLES = {"word": "words", "phone": "phones", "phoneme": "phones"}
 
 Supervisions = dict[str, list[tuple[dict[str, Any], str]]]
-"""By recording: each supervision with its place in the file."""
+"""By recording: each supervision with its position in the file."""
 
 
 def sniff(source: Source) -> int:

@@ -1,4 +1,4 @@
-"""HTK master label files: the label files of many recordings in one.
+"""HTK master label files: label files of many recordings in one file.
 
 Source: the HTK Book, section "Master label files". After `#!MLF!#` each recording has its name in quotes (often
 `"*/name.lab"`), its lines as in a label file, and a `.` by itself.
@@ -56,7 +56,7 @@ def parse_all(source: Source) -> dict[str, Annotation]:
 
 
 def write(annotation: Annotation, recording: str | None = None, rate: int | None = None) -> bytes:
-    """One recording, by default under the name that stands for any. UTF-8."""
+    """One recording, by default under the name that matches any. UTF-8."""
     name = "".join(c if c.isprintable() and c not in '"/\\' else "_" for c in recording or ANY)
     return ("\n".join(["#!MLF!#", f'"*/{name}.lab"', *htk.rows(annotation), "."]) + "\n").encode()
 

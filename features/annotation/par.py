@@ -29,7 +29,7 @@ from phonechain.features.errors import AnnotationSyntaxError, Notice
 from phonechain.features.segments import Segment
 
 RATE = 16000
-"""Samples per second in what we write, and in files that do not say."""
+"""Samples per second of files that we write, and of those that do not say."""
 
 _LINE = re.compile(r"([A-Za-z0-9]{3}):[ \t]*(.*)")
 _LINKED = re.compile(r"(-?[0-9]{1,14})[ \t]+(-?[0-9]{1,14})[ \t]+(-?[0-9]+(?:[,;]-?[0-9]+)*)(?:[ \t]+(.*))?")
@@ -38,7 +38,7 @@ _WORD = re.compile(r"([0-9]+)[ \t]+(.*)")
 _DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _CLASS_2 = frozenset({"IPA", "SUP", "PHN", "DAS", "NOI", "SPD"})
 _CODES = {ANSWER: "PCL", POSTERIOR: "PCP"}
-"""Keys of our own: a key has three characters, so an answer's tiers cannot keep their names."""
+"""Our own keys: a key has three characters, so an answer's tiers cannot keep their names."""
 
 Span = tuple[int, int, str, str, int]
 """first sample, samples less one, links, label, line"""
@@ -164,7 +164,7 @@ def write(annotation: Annotation) -> bytes:
             key = _free_key(tier.name, taken)
             taken.add(key)
         for s in tier.entries:
-            # A segment has at least one sample here: the format cannot say less.
+            # A segment has at least one sample, for the format has no way to say less.
             start = round(s.start * RATE)
             lines.append(f"{key}: {start} {max(round(s.end * RATE) - start - 1, 0)} -1 {one_line(s.label)}".rstrip())
     return ("\n".join(lines) + "\n").encode()

@@ -86,7 +86,7 @@ def _tiers(rows: Rows) -> list[Tier]:
 
 
 def parse(source: Source) -> Annotation:
-    """Read one recording of the file, and of several channels one.
+    """Read one recording of the file, and if it has several channels one of them.
 
     Raises:
         AnnotationSyntaxError: with the line.
@@ -96,7 +96,7 @@ def parse(source: Source) -> Annotation:
 
 
 def parse_all(source: Source) -> dict[str, Annotation]:
-    """Every recording of the file, by its name; channels but the first have theirs after a blank."""
+    """Every recording of the file by its name, with the channel after a blank for channels other than the first."""
     return read_each(source, _recordings(source), _tiers, "rttm")
 
 

@@ -23,7 +23,7 @@ _STAMP = re.compile(rf"<{_TIME}>")
 _TAG = re.compile(r"</?[a-zA-Z][^<>]*>")
 
 Cue = tuple[float, float, str, int]
-"""start, end, text as it stands, line"""
+"""start, end, unchanged text, line"""
 
 
 def _seconds(hours: str | None, minutes: str, seconds: str, fraction: str | None) -> float:
@@ -41,7 +41,7 @@ def sniff_srt(source: Source) -> int:
 
 
 def _cues(source: Source) -> Iterator[Cue]:
-    """Text runs from the line of times to a blank line, or to what begins the next cue."""
+    """The cues: text runs from the line of times to a blank line, or to the beginning of the next cue."""
     lines = source.text.split("\n")
     at, count = 0, 0
     while at < len(lines):
@@ -81,7 +81,7 @@ def _parse(source: Source, name: str, *, markup: bool) -> Annotation:
 
 
 def _words(start: float, end: float, text: str) -> list[Segment]:
-    """The words of a cue with timestamps inside; none without."""
+    """The words of a cue with timestamps inside; none for other cues."""
     parts = _STAMP.split(text)
     if len(parts) == 1:
         return []

@@ -1,4 +1,4 @@
-"""Praat TextGrids, by the grammar by which Praat itself reads text.
+"""Praat TextGrids, read by the grammar that Praat itself uses.
 
 Source: the Praat manual, pages "TextGrid file formats" and "Text file formats". Only free-standing numbers, "quoted
 strings" (quotes doubled inside) and <flags> carry meaning, and a `!` that begins a word begins a comment; every other
@@ -26,9 +26,9 @@ from phonechain.features.errors import AnnotationError, AnnotationSyntaxError, N
 from phonechain.features.segments import ROUNDING, Segment
 
 MOST_ODD = 20
-"""Numbers in an unusual spelling that are told one by one."""
+"""Most numbers in an unusual spelling that are reported one by one."""
 
-# Space, comments, noise. Possessive throughout, so that no input makes the machine try twice.
+# Space, comments, noise. Possessive throughout, so that no input causes backtracking.
 _NOISE = r"""(?:\s++|![^\n]*+|[^\s"<!+\-0-9]\S*+)*+"""
 _TOKEN = re.compile(
     _NOISE
@@ -47,7 +47,7 @@ _KINDS = {"text": "a quoted text", "number": "a number", "flag": "a <flag>", "st
 
 
 def praat_number(text: str) -> float:
-    """A number as Praat takes it: the beginning that is one, per cent, a fraction of two; NaN where it takes none.
+    """A number as Praat reads it: a leading number, a percentage, a fraction of two numbers; NaN for anything else.
 
     Examples:
         >>> [praat_number(text) for text in ("200%", "1/4", "3/4%", "0x3", "12abc")]
@@ -70,7 +70,7 @@ def _real(digits: str, exponent: str | None, percent: str) -> float:
 
 
 class Reader:
-    """The tokens of the file, one by one, each of the kind that the grammar expects next."""
+    """Reads the tokens of a file, each of the kind that the grammar expects next."""
 
     def __init__(self, text: str, start: int) -> None:
         self.source = text
@@ -78,10 +78,10 @@ class Reader:
         self.match: re.Match[str] | None = None
         self.odd: list[Notice] = []
         self.total = 0
-        """Entries of all tiers so far, by the sizes that the file says."""
+        """Entries of all tiers so far, according to the sizes in the file."""
 
     def line(self) -> int:
-        """The line, from 1, of the token read last."""
+        """The line of the last token, from 1."""
         if self.match is None:
             return 1
         kind = self.kind()
@@ -89,7 +89,7 @@ class Reader:
         return self.source.count("\n", 0, at) + 1
 
     def kind(self) -> str:
-        """What the token read last is."""
+        """The kind of the last token."""
         return next((k for k in _KINDS if self.match is not None and self.match[k] is not None), "stop")
 
     def next(self) -> re.Match[str]:
@@ -143,7 +143,7 @@ class Reader:
         return self._expect("flag", what)
 
     def end(self, what: str) -> None:
-        """Nothing may be left over: a size too small, or a word for a number, has shifted what was read before it."""
+        """Check that nothing is left over, which means that a wrong size or number has shifted what was read before."""
         self._expect("stop", what)
 
     def interval(self) -> Segment:
@@ -211,12 +211,12 @@ def parse(source: Source) -> Annotation:
 
 
 def is_long(text: str, begin: int) -> bool:
-    """Whether names stand beside the numbers, judged from the times before the first <flag>."""
+    """Whether the numbers have names, judged from the times before the first <flag>."""
     return "xmin" in text[begin : text.find("<", begin)]
 
 
 def _chronological(reader: Reader, source: Source) -> Annotation:
-    """The form in which the tiers' entries are mixed, in order of time, each after the number of its tier."""
+    """The chronological form: entries of all tiers in order of time, each after the number of its tier."""
     start, end = reader.number("the start of the file"), reader.number("the end of the file")
     tiers: list[Tier] = []
     for _ in range(reader.count("the number of tiers")):
@@ -241,7 +241,7 @@ def _chronological(reader: Reader, source: Source) -> Annotation:
 
 
 def zero_lengths(tiers: list[Tier]) -> list[Notice]:
-    """One Notice a tier that has intervals without length: they are kept, and cannot be labelled."""
+    """One Notice per tier with intervals of zero length: they are kept, but cannot be labelled."""
     notices = []
     for tier in tiers:
         empty = [i for i, s in enumerate(tier.entries) if s.start == s.end] if tier.kind == "interval" else []
@@ -254,7 +254,7 @@ def zero_lengths(tiers: list[Tier]) -> list[Notice]:
 
 
 def write_long(annotation: Annotation) -> bytes:
-    """The form with names beside the numbers, as Praat's "Save as text file" writes it. UTF-8."""
+    """The long form, with names for the numbers, as Praat's "Save as text file" writes it. UTF-8."""
     start, end = annotation.extent
     lines = [
         'File type = "ooTextFile"',
@@ -317,7 +317,7 @@ def write_short(annotation: Annotation) -> bytes:
 
 
 def fill_gaps(annotation: Annotation) -> list[Tier]:
-    """The tiers as Praat needs them: intervals that touch from start to end, gaps filled with empty ones.
+    """The tiers as Praat needs them: contiguous intervals from start to end, with empty ones in the gaps.
 
     Intervals that overlap cannot stand in one tier; they go to a further tier of the same name with a number.
 
@@ -358,7 +358,7 @@ def _rows(tier: Tier) -> list[list[Segment]]:
 
 
 def quote(text: str | None) -> str:
-    """A text as Praat quotes it."""
+    """Quote a text as Praat does."""
     return '"' + (text or "").replace('"', '""') + '"'
 
 

@@ -62,7 +62,7 @@ class _Bytes:
         if length != 0xFFFF:
             return self.take(length, what).decode("latin-1")
         length = int.from_bytes(self.take(2, what), "big")
-        # The length counts characters, and each one past U+FFFF takes a second unit.
+        # The length counts characters, and those above U+FFFF take two units.
         text, missing = b"", length
         while missing:
             part = self.take(2 * missing, what)

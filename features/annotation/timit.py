@@ -22,13 +22,13 @@ from phonechain.features.errors import AnnotationSyntaxError, Notice
 from phonechain.features.segments import Segment
 
 RATE = 16000
-"""Samples per second where nobody says."""
+"""Samples per second if unknown."""
 
 _OWN = (".phn", ".wrd")
 
 
 def sniff(source: Source) -> int:
-    """2 by its suffix, or where the typical length suits samples; 1 where the lines fit and the lengths do not."""
+    """2 by its suffix, or if the typical length suits samples; 1 if the lines fit but the lengths do not."""
     if is_sentence(source):
         return 3
     length = source.typical_length

@@ -1,4 +1,4 @@
-"""The JSON of Whisper and WhisperX, recognisers: utterances, their words, and characters where they were asked for. Seconds.
+"""The JSON of the recognisers Whisper and WhisperX: utterances, words, and optionally characters, in seconds.
 
 Source: the programs' own writers. A word's `score` (WhisperX) or `probability` (Whisper) becomes a tier of numbers beside
 the words. Words and characters that could not be aligned have no times and are left out.

@@ -85,7 +85,7 @@ def parse(source: Source) -> Annotation:
             tier.entries.append(Segment(start, end, fields[k] if k < len(fields) else ""))
             tier.lines.append(at)
         start = end
-    # "ah; " has an empty second field: a separator at the end of the line, not something that was written.
+    # "ah; " has an empty second field: a separator at the end of the line, not a label.
     tiers = [t for k, t in enumerate(tiers) if k == 0 or any(s.label for s in t.entries)]
     return source.annotation(tiers, "buckeye" if buckeye else "xlabel")
 

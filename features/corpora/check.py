@@ -1,4 +1,4 @@
-"""A corpus held against its own sound: what reading the annotations alone cannot tell."""
+"""Check a corpus against its sound, for problems that the annotations alone do not show."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from phonechain.features.segment_checks import prepare
 from phonechain.features.segments import Utterance
 
 FEW_SEGMENTS = 1000
-"""Labelled segments under which a model learns little: some two minutes of speech."""
+"""Labelled segments below which a model learns little: about two minutes of speech."""
 
 FEW_OF_A_LABEL = 5
-"""Segments of a label under which hardly anything is learned of it."""
+"""Segments of a label below which hardly anything is learnt about it."""
 
 RATE = 16000
-"""Hz at which recordings are decoded: their lengths and oddities are told of the file, and memory stays bounded."""
+"""Sample rate for decoding (Hz), to bound memory; lengths and notices are those of the file."""
 
 
 def check(
     corpus: Corpus, *, max_seconds: float = 3600.0, progress: Progress | None = None
 ) -> tuple[list[CorpusProblem], list[Notice]]:
-    """Decode every recording and hold its segments against its length.
+    """Decode every recording and compare its segments with its length.
 
     The problems are those of reading, `corpus.problems`, and then one for each recording that cannot be decoded or whose
     segments do not fit it. Notices are counted by their kind.
@@ -55,7 +55,7 @@ def check(
 
 
 def scarcity(utterances: Sequence[Utterance]) -> Notice | None:
-    """A warning where there is very little to train on; None where there is more."""
+    """A warning if there is very little to train on, else None."""
     counts = Counter(s.label for u in utterances for s in u.segments if s.label is not None)
     rare = [label for label, count in counts.items() if count < FEW_OF_A_LABEL]
     if counts.total() >= FEW_SEGMENTS:

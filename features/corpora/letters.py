@@ -19,15 +19,15 @@ from phonechain.features.errors import CorpusError
 
 NAMES = ("letter.data.gz", "letter.data")
 PIXELS = 128
-"""Of one letter: 16 rows of 8."""
+"""Pixels of a letter: 16 rows of 8."""
 LABELS = tuple("abcdefghijklmnopqrstuvwxyz")
 MAX_BYTES = 256 * 2**20
-"""Of text after unpacking. The set has 14 MB."""
+"""Largest size after unpacking. The set has 14 MB."""
 
 
 @dataclass(frozen=True, slots=True)
 class LetterWords:
-    """The words, one after the other.
+    """Words, concatenated.
 
     Attributes:
         x: uint8 [N, 128], pixels, 0 or 1.
@@ -54,13 +54,13 @@ class LetterWords:
     def sequences(
         self, which: NDArray[np.bool_] | NDArray[np.int64] | None = None
     ) -> Iterator[tuple[NDArray, NDArray]]:
-        """(x [T, 128], y [T]) of each word, or of those that a mask or their indices choose."""
+        """(x [T, 128], y [T]) of each word, or of those chosen by a mask or by indices."""
         starts = self.starts
         for w in np.arange(len(self)) if which is None else np.arange(len(self))[which]:
             yield self.x[starts[w] : starts[w + 1]], self.y[starts[w] : starts[w + 1]]
 
     def held_out_words(self, groups: int = 10, seed: int = 0) -> NDArray[np.int64]:
-        """int64 [W], the group of each word: every occurrence of a spelling is in the same one.
+        """int64 [W], the group of each word: all occurrences of a spelling are in the same one.
 
         The spellings, in alphabetical order, are shuffled by the seed and dealt out in turn, so that a model tested on one
         group has never seen its words.
@@ -72,7 +72,7 @@ class LetterWords:
 
 
 def read(path: Path | str) -> LetterWords:
-    """Read the set from its file, or from a folder that holds it under its own name.
+    """Read the set from its file, or from a folder that contains it under its usual name.
 
     Raises:
         CorpusError: no such file, or a line that is otherwise, with its number.

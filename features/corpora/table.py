@@ -12,7 +12,7 @@ from phonechain.features.annotation.encoding import decode
 from phonechain.features.errors import CorpusError, PhonechainError
 
 NAMES = ("utterances.tsv", "utterances.csv")
-"""Tables that are picked up by themselves in the root of a corpus."""
+"""Names of tables that are found automatically in the root of a corpus."""
 
 _KEYS = ("utterance", "id", "file", "path", "audio", "filename", "name")
 _SPEAKERS = ("speaker", "spk", "speaker_id", "client_id")
@@ -21,7 +21,7 @@ _SPLITS = ("split", "subset", "set", "partition")
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What a table says of one utterance, and in which line."""
+    """The row of an utterance, and its line."""
 
     line: int
     speaker: str | None
@@ -29,7 +29,7 @@ class Row:
 
 
 class Table:
-    """Rows by utterance: looked up by path without suffix below the root, then by the file's name alone."""
+    """Rows by utterance, looked up by path below the root without suffix, then by the file's name."""
 
     def __init__(self, file: Path, rows: dict[str, Row], columns: tuple[str | None, str | None]) -> None:
         self.file = file

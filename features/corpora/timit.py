@@ -1,4 +1,4 @@
-"""TIMIT in its own layout: `TRAIN|TEST/DR1..8/SPEAKER/UTT.{WAV,PHN}`, in either case, sound in SPHERE or RIFF.
+"""TIMIT in its own layout: `TRAIN|TEST/DR1..8/SPEAKER/UTT.{WAV,PHN}`, in upper or lower case, sound as SPHERE or RIFF.
 
 The utterances SA1 and SA2, which every speaker read, are left out, and so is the glottal stop `q`, as the literature does
 since Lee and Hon (1989). The 61 labels are kept; `phonechain.features.phones.sets` folds them. Splits:
@@ -137,7 +137,7 @@ def read(
 
 
 def _checks(base: Path, corpus: Corpus, sets: dict[str, str]) -> list[CorpusProblem]:
-    """What of the whole set differs from what the literature says of it."""
+    """Differences between the set and its description in the literature."""
     found = []
     present = {u.speaker for u in corpus.utterances}
     for name, size in Counter(sets.values()).items():
@@ -161,6 +161,6 @@ def _folders(folder: Path) -> list[Path]:
 
 
 def _subfolders(folder: Path, *names: str) -> dict[str, Path]:
-    """The sub-folders of these names, whatever their case, in the order of the names."""
+    """The subfolders with these names in any case, in the order of the names."""
     inside = {p.name.lower(): p for p in _folders(folder)}
     return {name: inside[name] for name in names if name in inside}

@@ -96,7 +96,7 @@ def read_sound(root: Path | str) -> Transcripts:
 
 
 def transcript_of(pair: Pair, prefer: Prefer = "text") -> Path | None:
-    """The file that has the recording's transcript: the first of the preferred kind, else of the other; None without any."""
+    """The file with the recording's transcript: the first of the preferred kind, else of the other; None if there is none."""
     candidates = [*pair.annotations, *pair.others, *(file for file, _ in pair.parts)]
     kinds = {file: _kind(file) for file in candidates}
     for wanted in (prefer, "annotation" if prefer == "text" else "text"):

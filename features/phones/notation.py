@@ -1,4 +1,4 @@
-"""How one label may be spelled: look-alike characters, marks of stress and position, X-SAMPA, and what is no phone.
+"""Spellings of a label: look-alike characters, marks of stress and position, X-SAMPA, and labels that are not phones.
 
 Every function takes a label and gives a label. Nothing here knows a model: which of these foldings are used, and on
 what, `comparison` decides.
@@ -29,7 +29,7 @@ INVISIBLE = dict.fromkeys(map(ord, "\u00ad\u200b\u200c\u200d\u200e\u200f\u2060\u
 """Characters without width: a soft hyphen, joiners, marks of direction, a byte-order mark."""
 
 LONGEST = 40
-"""Characters that the spelling of a phone has at most; longer labels are not looked into, whoever sends them."""
+"""Most characters of a phone's spelling; longer labels are not analysed."""
 
 _TIES = dict.fromkeys(map(ord, "\u0361\u035c"))
 _RHOTIC = {"ə˞": "ɚ", "ɜ˞": "ɝ"}
@@ -49,7 +49,7 @@ def visible(label: str) -> str:
 
 @lru_cache(maxsize=8192)
 def plain(label: str) -> str:
-    """The label with look-alike characters made one, without ties: ɡ is g, t͡ʃ and ʧ are tʃ, ː is a colon."""
+    """The label with look-alike characters unified, and without ties: ɡ is g, t͡ʃ and ʧ are tʃ, ː is a colon."""
     text = visible(label)
     if text.isascii():
         return text
@@ -100,7 +100,7 @@ def without_diacritics(label: str) -> str:
 
 @lru_cache(maxsize=8192)
 def xsampa_to_ipa(label: str) -> str | None:
-    """The IPA for a label in X-SAMPA; None where it is none. `t_S` and `tS)` are tʃ: ties are left out."""
+    """The IPA for a label in X-SAMPA; None for other labels. `t_S` and `tS)` are tʃ: ties are left out."""
     symbols = _xsampa()
     out, at, text = "", 0, visible(label)
     if not text or not text.isascii():
@@ -131,7 +131,7 @@ def english_ipa(label: str) -> str | None:
 
 
 def nonspeech(label: str) -> Literal["silence", "noise"] | None:
-    """Whether a label stands for silence, or for a noise that is no phone; None for anything else."""
+    """The kind of a label that is not a phone, silence or noise; None for anything else."""
     if len(label) > LONGEST:
         return None
     table = _nonspeech()
@@ -153,7 +153,7 @@ def _xsampa() -> Mapping[str, str]:
 
 @cache
 def _english() -> Mapping[str, str]:
-    """Spellings, made plain, of the labels of the set `ipa`."""
+    """Plain spellings of the labels of the set `ipa`."""
     own = {plain(label): label for row in rows_of("arpabet-stress") if (label := row[2]) != DROPPED}
     return {plain(variant): label for variant, label in rows_of("ipa-variants")} | own
 

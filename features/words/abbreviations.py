@@ -1,4 +1,4 @@
-"""What English abbreviations and signs are short for, as tables, keyed in lower case."""
+"""Tables of English abbreviations and symbols, with keys in lower case."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ ABBREVIATIONS = {
     "maj.": "major", "messrs.": "messers", "esq.": "esquire", "mt.": "mount", "ft.": "fort", "ext.": "extension",
     "apt.": "apartment", "okay": "okay", "'n'": "'n", "a.k.a.": "also known as",
 }  # fmt: skip
-"""Read so wherever they stand."""
+"""Expanded everywhere."""
 
 BEFORE_NUMBERS = {
     "no.": "number", "nos.": "numbers", "p.": "page", "pp.": "pages", "ch.": "chapter", "fig.": "figure", "sec.": "section",
 }  # fmt: skip
-"""Read so before a number alone."""
+"""Expanded only before a number."""
 
 MONTHS = {
     "jan.": "january", "feb.": "february", "mar.": "march", "apr.": "april", "aug.": "august", "sep.": "september",
     "sept.": "september", "oct.": "october", "nov.": "november", "dec.": "december",
 }  # fmt: skip
-"""Read so beside a number alone: Jan and Dec are names."""
+"""Expanded only beside a number, for Jan and Dec are names."""
 
 UNITS = {
     "km/h": "kilometers per hour", "m/s": "meters per second", "mph": "miles per hour", "km": "kilometers", "kg": "kilograms",
@@ -33,7 +33,7 @@ UNITS = {
     "kw": "kilowatts", "hrs": "hours", "hr": "hours", "mins": "minutes", "min": "minutes", "ms": "milliseconds",
     "°c": "degrees celsius", "°f": "degrees fahrenheit", "°": "degrees", "bn": "billion",
 }  # fmt: skip
-"""Read so after a number alone."""
+"""Expanded only after a number."""
 
 SYMBOLS = {"&": "and", "%": "percent", "+": "plus", "=": "equals", "@": "at", "°": "degrees", "×": "times"}
 
@@ -45,4 +45,4 @@ NUMBERED = frozenset((
 """Words after which a Roman numeral is a cardinal."""
 
 COUNTED = frozenset(("the", "a", "an", "of", "in", "and", "to", "world", "apollo", "saturn"))
-"""Words after which it is no ruler's either, though they may begin with a capital."""
+"""Words after which it is not a ruler's either, though they may begin with a capital."""

@@ -1,4 +1,4 @@
-"""Numbers of a transcript in words, as English readers speak them: sums of money, years, times, fractions, Roman numerals.
+"""Numbers in a transcript as English words: sums of money, years, times, fractions, Roman numerals.
 
 num2words knows how a number is said in a language; what is here knows what kind of number a token is.
 """
@@ -54,7 +54,7 @@ def say(number: int | float, form: Form, language: str) -> list[str]:
 
 
 def plain(text: str, language: str) -> list[str]:
-    """A number as `NUMBER` has it."""
+    """A number that matches `NUMBER`, in words."""
     bare = text.replace(",", "")
     if bare.startswith("."):
         return (
@@ -66,7 +66,7 @@ def plain(text: str, language: str) -> list[str]:
 
 
 def money(match: re.Match[str]) -> str:
-    """A sum that `MONEY` found: its currency after its number, cents apart."""
+    """A sum that matches `MONEY`, in words: the number, the currency, then the cents."""
     one, many, cent, cents = CURRENCIES[match[1]]
     bare = match[2].replace(",", "")
     whole, _, part = bare.partition(".")
@@ -110,7 +110,7 @@ def roman(token: str) -> int | None:
 
 
 def english(token: str) -> Iterator[str] | None:
-    """A token of a kind that English has a way of its own for; None where it is a plain number or none."""
+    """A token with a special reading in English, such as a year or a time; None for plain numbers and anything else."""
     if match := re.fullmatch(r"(\d{1,2}):([0-5]\d)", token):
         return iter(_time(int(match[1]), int(match[2])))
     if match := re.fullmatch(r"(\d[\d,]*)(?:st|nd|rd|th)", token, re.IGNORECASE):
