@@ -1,4 +1,4 @@
-"""How fast recordings are aligned and recognised: seconds of sound a second of CPU time, one thread, reading included.
+"""How fast recordings are aligned and recognised: seconds of sound per second of CPU time, one thread, reading included.
 
     python benchmarks/alignment.py [--seconds 10 50] [--rounds 5]
 

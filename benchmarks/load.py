@@ -224,7 +224,7 @@ async def run(service: Service, asked: argparse.Namespace) -> bool:
     total = sum(seen.statuses.values())
     mean = sum(clip.seconds for clip in material) / len(material)
     rows.append((f"{asked.clients} clients, {length:.0f} s", f"{total} answers, {total / spent:.1f} a second, "
-                 f"{mean * total / spent:.0f} s of sound a second", total > 0))  # fmt: skip
+                 f"{mean * total / spent:.0f} s of sound per second", total > 0))  # fmt: skip
     rows.append(("latency", ", ".join(f"p{p} {seen.percentile(p):.0f} ms" for p in (50, 95, 99)), None))
     rows.append(("statuses", _counts(seen), set(seen.statuses) == {200} and not seen.wrong))
     rows.append(("memory", f"{noted[0]:.0f} MiB after {mark:.0f} s, {last:.0f} MiB at the end: {growth:+.1f} % "

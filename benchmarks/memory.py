@@ -6,7 +6,7 @@
     python benchmarks/memory.py --sound                      from a WAV file of 16 kHz and a list of segments
     python benchmarks/memory.py --model paper
 
-The model labels drawn features: frames of 0.12 s a segment, or the 92 features of each. Without --sound, sound is not
+The model labels drawn features: 0.12 s of frames per segment, or its 92 features. Without --sound, sound is not
 part of it. Each number is the peak of a process of its own (ru_maxrss), with what importing and loading took beside it.
 Posteriors and sequences of long recordings are computed in windows; they are compared with those of the whole for up to
 --compare segments.

@@ -6,7 +6,7 @@
     python -m experiments.alignment calibrate MODEL FOLDER --out FILE    the decoding with the fewest phone errors there
     python -m experiments.alignment train FOLDER OUT         a model from FOLDER's labels; see --help
 
-FOLDER is a corpus (recordings and annotations); --per-speaker takes one utterance a speaker, --split a split. --shift says
+FOLDER is a corpus (recordings and annotations); --per-speaker takes one utterance per speaker, --split a split. --shift says
 by how much the labels of the reference are known to lie early (pocketsphinx: 10 ms against exact times).
 """
 

@@ -16,7 +16,7 @@ Result = dict[str, Any]
 
 
 class Store:
-    """Results by key: one line of JSON each, in one file a table, appended as they come."""
+    """Results by key: one line of JSON each, one file per table, appended as they arrive."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

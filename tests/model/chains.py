@@ -48,7 +48,7 @@ class Case:
         return [self.potentials.packing.offsets[t] + sequence for t in range(self.lengths[sequence])]
 
     def oracle(self, sequence: int) -> ChainOracle:
-        """The same sequence, enumerated: shared and input-dependent tables added up a position."""
+        """The same sequence, enumerated: shared and input-dependent tables added up per position."""
         p, rows = self.potentials, self.rows(sequence)
         y = p.labels
 

@@ -179,7 +179,7 @@ class MemmOracle:
 class SpnOracle:
     """The hidden tree under one input (Eq. Qsp).
 
-    `leaves` [Y, I, H, I, H, ...], one pair of axes a layer (I and H may differ between layers): the terms w^T x of the
+    `leaves` [Y, I, H, I, H, ...], one pair of axes per layer (I and H may differ between layers): the terms w^T x of the
     full paths. `biases[l]` has the first 1 + 2 l axes of it, l = 0 .. L; biases[L] may be left out.
 
     The hidden variables of layer l are named by the child indices (i_1, ..., i_l), so a tree has I + I^2 + ... + I^L of

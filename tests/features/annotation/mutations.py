@@ -107,7 +107,7 @@ READ_ONLY = (
 
 
 def seeds() -> list[bytes]:
-    """One small file a format, with an answer and without, and the real TextGrids of the test data."""
+    """One small file per format, with an answer and without, and the real TextGrids of the test data."""
     words = Tier("words", "interval", [Segment(0.0, 0.3, "hi"), Segment(0.3, 0.5, "")])
     phones = Tier("phones", "interval", [Segment(0.0, 0.1, "h"), Segment(0.1, 0.3, "aɪ"), Segment(0.3, 0.5, None)])
     tones = Tier("tones", "point", [Segment(0.2, 0.2, "H*")])

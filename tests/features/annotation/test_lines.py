@@ -1,4 +1,4 @@
-"""In formats that have an entry a line, each entry knows its line, and so does what is said of it."""
+"""In formats with one entry per line, each entry knows its line, and so does what is said of it."""
 
 from pathlib import Path
 

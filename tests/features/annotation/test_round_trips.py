@@ -159,7 +159,7 @@ def test_an_answer_is_kept_as_far_as_the_format_can(name):
     if name in HOLDS_ALL_TIERS:
         assert [t.name for t in back.tiers] == [t.name for t in answered.tiers]
     else:
-        # One tier a file: the answer, except where tiers with the same intervals fit beside it.
+        # One tier per file: the answer, except where tiers with the same intervals fit beside it.
         expected = ["h", "aɪ"] if name in ("par", "xlabel", "buckeye") else ["h", "ɔɪ"]
         assert [s.label for s in choose_tier(back)[0].entries] == expected
 
