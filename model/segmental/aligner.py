@@ -54,13 +54,16 @@ MAX_RATE = 30.0
 
 @dataclass(frozen=True)
 class _EncodedSound:
-    """A recording as the model sees it: its track, and the scores on the coarse grid with their exponentials, if usable."""
+    """A recording as the model sees it: its track, the scores on the coarse grid with their exponentials, if usable, and
+    those on the fine grid, where they were asked for (perhaps a few steps more than it has).
+    """
 
     track: Tensor
     duration: float
     coarse: Tensor
     steps: int
     potentials: scaled.Potentials | None
+    fine: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -194,7 +197,7 @@ class PhoneAligner:
 
     def hear(self, audio: Audio) -> list[tuple[float, float, int, NDArray[np.float32]]]:
         """What `recognize` finds on the coarse grid: start and end (s), label index, posteriors of all labels [K]."""
-        sound = self._encode(audio)
+        sound = self._encode(audio, fine=False)
         posteriors = self._free_posteriors(sound)
         shares = passes.label_posteriors(posteriors.segments)
         step = self.model.step
@@ -208,7 +211,7 @@ class PhoneAligner:
 
         Each has `ngrams`, a factor on the n-gram weights, and `bonus`, nats per segment.
         """
-        sound = self._encode(audio)
+        sound = self._encode(audio, fine=False)
         found: list[list[str]] = [[] for _ in decodings]
         for ngrams in {d["ngrams"] for d in decodings}:
             chosen = [n for n, d in enumerate(decodings) if d["ngrams"] == ngrams]
@@ -268,7 +271,7 @@ class PhoneAligner:
             )  # fmt: skip
         return audio.duration > MAX_SECONDS
 
-    def _encode(self, audio: Audio) -> _EncodedSound:
+    def _encode(self, audio: Audio, *, fine: bool = True) -> _EncodedSound:
         network = self._require_network()
         if audio.duration > MAX_SECONDS:
             raise SettingsError(
@@ -280,8 +283,17 @@ class PhoneAligner:
         steps = max(1, round(audio.duration / self.model.step))
         with torch.no_grad():
             track = network.track(torch.from_numpy(x)[None], torch.tensor([len(x)]))
-            coarse = network.scores(track, steps)[0] / self.temperature_
-        return _EncodedSound(track, audio.duration, coarse, steps, scaled.Potentials.of(coarse.numpy()))
+            scores, coarse = self._scores(track, steps, audio.duration, fine)
+        return _EncodedSound(track, audio.duration, coarse, steps, scaled.Potentials.of(coarse.numpy()), scores)
+
+    def _scores(self, track: Tensor, steps: int, duration: float, fine: bool) -> tuple[Tensor | None, Tensor]:
+        """Scores on the fine grid, if wanted, and on the coarse one, of which every candidate is one of the fine grid."""
+        network, ratio = self._require_network(), round(self.model.step / self.model.fine)
+        if not fine or abs(ratio * self.model.fine - self.model.step) > 1e-9:
+            return None, network.scores(track, steps)[0] / self.temperature_
+        most = max(round(duration / self.model.fine), ratio * steps)
+        scores = network.scores(track, most, self.model.fine)[0] / self.temperature_
+        return scores, scores[ratio - 1 : ratio * steps : ratio, ratio - 1 :: ratio].contiguous()
 
     def _weights(self) -> tuple[Tensor, Tensor, Tensor]:
         network = self._require_network()
@@ -337,8 +349,11 @@ class PhoneAligner:
         if graph.shortest <= sound.steps:
             near = None if prior is None else passes.start_prior(*prior, sound.steps, self.model.step)
             first = graphs.align(sound.coarse, *weights, graph, prior=near, potentials=sound.potentials)
-        with torch.no_grad():
-            scores = self._require_network().scores(sound.track, fine, self.model.fine)[0] / self.temperature_
+        if sound.fine is not None:
+            scores = sound.fine[:fine]
+        else:
+            with torch.no_grad():
+                scores = self._require_network().scores(sound.track, fine, self.model.fine)[0] / self.temperature_
         soft = None if prior is None else passes.start_prior(*prior, fine, self.model.fine)
         if first is not None and first.log_z > NEVER / 2:
             left = passes.search_mask(first, fine, self.model.step / self.model.fine)

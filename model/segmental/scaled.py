@@ -197,10 +197,8 @@ def graph_posteriors(
     low, high = int(some[0]), int(some[-1]) + 1
     for t in range(1, n + 1):
         here = slice(low, high) if ranges is None else ranges[t]
-        window = p.ending[t - 1].take(arcs.labels[here], 1)
-        window *= g[n - t : n - t + d, here]
         a = alpha[t, here]
-        np.add.reduce(window, 0, out=a)
+        np.einsum("dp,dp->p", p.ending[t - 1].take(arcs.labels[here], 1), g[n - t : n - t + d, here], out=a)
         a_scale[t] = scale
         if t == n:
             found[t] = here
@@ -212,7 +210,7 @@ def graph_posteriors(
             found[t] = there = slice(low, high)
         else:
             there = here
-        e = (alpha[t].take(arcs.before[there]) * arcs.before_weight[there]).sum(1)
+        e = np.einsum("pm,pm->p", alpha[t].take(arcs.before[there]), arcs.before_weight[there])
         enter[t, there] = e
         if prior is not None:
             e = e * prior[t, there]
@@ -245,32 +243,29 @@ def _back(
     nodes = len(arcs.labels)
     h = np.zeros((n + d + 1, nodes))
     h[n] = arcs.final
-    begins, leaves = np.zeros((n + 1, nodes)), np.zeros((n + 1, nodes))
-    arriving = np.zeros(nodes + 1)
+    arriving, leaving = np.zeros((n + 1, nodes + 1)), np.zeros((n + 1, nodes))
+    scales = np.zeros(n + 1)
     scale = 0.0
-    for t in range(n - 1, -1, -1):
-        here = ranges[max(t, 1)] if t else slice(0, nodes)
-        window = p.beginning[t].take(arcs.labels[here], 1)
-        window *= h[t + 1 : t + 1 + d, here]
-        b = np.add.reduce(window, 0)
-        begins[t, here] = b
-        share = float(np.exp(min(700.0, max(-700.0, scale + a_scale[t] - log_z))))
-        if t == 0:
-            begins[0] *= arcs.start if prior is None else arcs.start * prior[0]
-            begins[0] *= float(np.exp(min(700.0, max(-700.0, scale - log_z))))
-            break
-        arriving[:] = 0.0
-        arriving[here] = b if prior is None else b * prior[t, here]
-        leaving = (arriving.take(arcs.after[here]) * arcs.after_weight[here]).sum(1)
-        begins[t, here] = enter[t, here] * arriving[here] * share
-        leaves[t, here] = alpha[t, :-1][here] * leaving * share
-        leaving += b * arcs.loop[here]
-        h[t, here] = leaving
-        top = float(leaving.max()) if len(leaving) else 0.0
+    for t in range(n - 1, 0, -1):
+        here = ranges[t]
+        b = np.einsum("dp,dp->p", p.beginning[t].take(arcs.labels[here], 1), h[t + 1 : t + 1 + d, here])
+        scales[t] = scale
+        arriving[t, here] = b if prior is None else b * prior[t, here]
+        leaves = leaving[t, here]
+        np.einsum("pm,pm->p", arriving[t].take(arcs.after[here]), arcs.after_weight[here], out=leaves)
+        b *= arcs.loop[here]
+        b += leaves
+        h[t, here] = b
+        top = float(b.max()) if len(b) else 0.0
         if top > ROOM or 0.0 < top < 1 / ROOM:
             scale += np.log(top)
             h[t : t + d] /= top
-    leaves[n] = last
-    if not np.isfinite(begins).all() or not np.isfinite(leaves).all():
+    first = np.einsum("dp,dp->p", p.beginning[0].take(arcs.labels, 1), h[1 : 1 + d])
+    first *= arcs.start if prior is None else arcs.start * prior[0]
+    first *= float(np.exp(np.clip(scale - log_z, -700.0, 700.0)))
+    shares = np.exp(np.clip(scales + a_scale - log_z, -700.0, 700.0))[:, None]
+    begins, ends = enter * arriving[:, :-1] * shares, alpha[:, :-1] * leaving * shares
+    begins[0], ends[n] = first, last
+    if not np.isfinite(begins).all() or not np.isfinite(ends).all():
         return None
-    return log_z + float(p.gauge[n]), begins.T, leaves.T
+    return log_z + float(p.gauge[n]), begins.T, ends.T
