@@ -201,9 +201,16 @@ def _run_split(
             _fetch(client, job["id"], out, "corpus")
 
 
+Aligner = Annotated[
+    str,
+    typer.Option("--model", "-m", help="Stored alignment model: NAME, NAME@VERSION or an alias; default for English."),
+]
+
+
 @jobs.command("align")
 def align(
     corpus: Annotated[str, typer.Argument(help=CORPUS)],
+    model: Aligner = "default",
     refine: Annotated[
         bool, typer.Option("--refine", help="Refine the boundaries of annotations instead of finding new ones.")
     ] = False,
@@ -233,7 +240,7 @@ def align(
     own = None if dictionary is None else _dictionary_text(dictionary)
     asked = {
         "refine": refine, "spread": spread, "phones": phones, "language": language, "oov": oov, "tier": tier,
-        "channel": channel, "dictionary": own,
+        "channel": channel, "dictionary": own, "model": model,
     }  # fmt: skip
     with _client(url, key) as client:
         id = _corpus_id(client, corpus, tier=tier, holds=None if refine else "transcripts")
@@ -252,6 +259,7 @@ def _dictionary_text(path: Path) -> str:
 @jobs.command("recognize")
 def recognize(
     corpus: Annotated[str, typer.Argument(help=CORPUS)],
+    model: Aligner = "default",
     channel: options.Channel = "mix",
     format: Format = None,
     out: Out = None,
@@ -263,7 +271,9 @@ def recognize(
     """Find the phones of recordings without transcripts (experimental)."""
     with _client(url, key) as client:
         id = _corpus_id(client, corpus, holds="sound")
-        _run_split(client, {"kind": "recognize", "corpus": id, "channel": channel}, format, out, wait, as_json)
+        _run_split(
+            client, {"kind": "recognize", "corpus": id, "channel": channel, "model": model}, format, out, wait, as_json
+        )
 
 
 @jobs.command("evaluate")

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from phonechain.app.models import repository
 from phonechain.app.ops.shared import Shared
-from phonechain.app.problems.errors import DatabaseAway, UnknownModel
+from phonechain.app.problems.errors import DatabaseAway, InvalidRequest, UnknownModel
 from phonechain.app.settings import Settings
 from phonechain.app.storage.tables import ModelVersion
 from phonechain.app.storage.workspace import Workspace
@@ -242,15 +242,35 @@ class ModelCatalog:
             known = self._files[name] = ModelFile(entry.name, entry.version, digest, store.local(digest))
         return known
 
-    def aligner_file(self, hold: Callable[[str], None]) -> ModelFile:
-        """The file of the shipped alignment model, as a job needs it; `hold` is called with its digest.
+    def aligner_path(self, name: str) -> tuple[str, Path]:
+        """Name and file of the alignment model that `name` stands for; `default` is the one that ships. Raises UnknownModel."""
+        from phonechain.model import ALIGNMENT, pretrained_path
+
+        if name in (DEFAULT, ALIGNMENT):
+            return ALIGNMENT, pretrained_path(ALIGNMENT)
+        row = self.find(name)
+        if row is None:
+            raise repository.unknown_model(name)
+        return row.name, self.workspace.store.local(row.blob)
+
+    def aligner_file(self, name: str, hold: Callable[[str], None]) -> ModelFile:
+        """The file of that model, as a job needs it; `hold` is called with its digest.
 
         Raises:
-            StorageFull, DatabaseAway.
+            UnknownModel, StorageFull, DatabaseAway. InvalidRequest: a model that labels given segments.
         """
         from phonechain.model import ALIGNMENT, pretrained_path
         from phonechain.model.files import modelfile
+        from phonechain.model.files.header import ALIGNMENT_KIND
 
+        if name not in (DEFAULT, ALIGNMENT):
+            file = self.resolve(name, hold)
+            if file.header().model.get("kind") != ALIGNMENT_KIND:
+                raise InvalidRequest(
+                    f"expected an alignment model, got {file.name}@{file.version}, which labels given segments",
+                    pointer="model", value=name,
+                )  # fmt: skip
+            return file
         known = self._files.get(ALIGNMENT)
         if known is not None:
             hold(known.blob)

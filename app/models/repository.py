@@ -18,6 +18,7 @@ from phonechain.app.storage.workspace import Workspace
 
 if TYPE_CHECKING:
     from phonechain.model.labeler import PhoneLabeler
+    from phonechain.model.segmental.aligner import PhoneAligner
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
@@ -40,11 +41,9 @@ def store_upload(
     Raises:
         ModelFileError, InvalidRequest, ModelExists, StorageFull, QuotaExceeded.
     """
-    from phonechain.model.labeler import PhoneLabeler
-
-    labeler = PhoneLabeler.load(path, name="the uploaded file")
-    known = check_name(name if name else str(labeler.card_.get("name") or ""))
-    row = make_row(labeler, known, workspace.store.put(path), path.stat().st_size, owner=owner)
+    model = _load(path)
+    known = check_name(name if name else str(model.card_.get("name") or ""))
+    row = make_row(model, known, workspace.store.put(path), path.stat().st_size, owner=owner)
     with workspace.db.write() as session:
         if session.get(ModelVersion, (row.name, row.version)) is not None:
             raise ModelExists(f"model version {row.name}@{row.version} already exists", value=row.version)
@@ -53,12 +52,27 @@ def store_upload(
     return row
 
 
+def _load(path: Path) -> PhoneLabeler | PhoneAligner:
+    """The labelling or the alignment model of an uploaded file. Raises ModelFileError."""
+    from phonechain.model.files import modelfile
+    from phonechain.model.files.header import ALIGNMENT_KIND
+
+    name = "the uploaded file"
+    if modelfile.read_header(path, name=name).model.get("kind") == ALIGNMENT_KIND:
+        from phonechain.model.segmental.aligner import PhoneAligner
+
+        return PhoneAligner.load(path, name=name)
+    from phonechain.model.labeler import PhoneLabeler
+
+    return PhoneLabeler.load(path, name=name)
+
+
 def make_row(
-    labeler: PhoneLabeler, name: str, digest: str, size: int, job: str | None = None, owner: str = ""
+    model: PhoneLabeler | PhoneAligner, name: str, digest: str, size: int, job: str | None = None, owner: str = ""
 ) -> ModelVersion:
     """The row of a model whose file is the blob `digest`."""
     return ModelVersion(
-        name=name, version=labeler.version_, blob=digest, size=size, card=dict(labeler.card_), job=job, owner=owner
+        name=name, version=model.version_, blob=digest, size=size, card=dict(model.card_), job=job, owner=owner
     )
 
 

@@ -14,6 +14,8 @@ from phonechain.app.schemas.classify import _parse_base64, answer_formats, parse
 MAX_DICTIONARY = 16 * 2**20
 """Characters of a dictionary in a request."""
 
+ALIGNMENT_MODEL = "Name, `name@version` or alias of an alignment model that was stored with `POST /models`; `default` is the English one."
+
 Oov = Literal["guess", "refuse"] | None
 OOV = (
     "For words missing from the dictionary: `guess` their pronunciation from the spelling and mark it as guessed, or "
@@ -26,6 +28,7 @@ class RecognizeOptions(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
+    model: str = Field("default", description=ALIGNMENT_MODEL, max_length=200)
     channel: Annotated[int | Literal["mix"], BeforeValidator(parse_channel)] = Field(
         "mix", description="Channel of the sound: an index from 0, or `mix` for the mean of all."
     )

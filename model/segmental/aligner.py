@@ -382,7 +382,7 @@ class PhoneAligner:
         """What a person should know before using the model, JSON-serialisable."""
         card, origin = self.card, self.provenance_
         return {
-            "name": card.name, "version": self.version_, "description": card.description, "labels": self.labels_,
+            "name": card.name, "version": self.version_, "kind": KIND, "description": card.description, "labels": self.labels_,
             "licence": card.licence, "data": card.data, "limits": card.limits, "metrics": self.metrics_,
             "created": origin.created, "command": origin.command, "seed": origin.seed, "corpus": origin.corpus,
             "parameters": sum(p.numel() for p in self._require_network().parameters()),

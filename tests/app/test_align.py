@@ -4,6 +4,7 @@ import base64
 import csv
 import json
 import shutil
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,8 @@ from phonechain.app import samples
 from phonechain.app.alignment import pipeline
 from phonechain.app.cli import align, main
 from phonechain.features import annotation as notation
+from phonechain.model import ALIGNMENT, pretrained_path
+from phonechain.model.segmental.aligner import PhoneAligner
 from tests.app.conftest import Client
 
 TEXT = "In being comparatively modern."
@@ -251,3 +254,29 @@ def test_an_error_names_the_part_that_it_is_in(client: Client):
     answer = client.post("/align", files=audio | transcript)
     assert answer.json()["type"].endswith("annotation-syntax")
     assert answer.json()["pointer"] == "#/transcript"
+
+
+def test_an_alignment_model_of_ones_own_over_http(serve, tmp_path):
+    own = PhoneAligner.load(pretrained_path(ALIGNMENT))
+    own.temperature_ = 3.0
+    own.save(tmp_path / "own.safetensors")
+    body = {"files": {"audio": samples.AUDIO.read_bytes()}, "data": {"text": TEXT}}
+    with serve(data=tmp_path / "data", workers=0) as client:
+        for name, path in (("own", tmp_path / "own.safetensors"), ("labels", pretrained_path())):
+            kind = {"content-type": "application/octet-stream"}
+            stored = client.post(f"/models?name={name}", content=path.read_bytes(), headers=kind)
+            assert stored.status_code == 201, stored.text
+        [shipped, other] = [client.post(f"/align?model={m}", **body).json() for m in ("default", "own")]
+        assert (shipped["model"]["name"], other["model"]["name"]) == ("english-alignment", "own")
+        assert other["model"]["version"] == own.version_
+
+        def certainty(answer: dict[str, Any]) -> float:
+            return sum(s["within_20_ms"] for s in answer["segments"]) / len(answer["segments"])
+
+        assert certainty(other) < certainty(shipped)
+        heard = client.post("/recognize?model=own", files=body["files"])
+        assert heard.json()["model"] == other["model"]
+        refused = client.post("/align?model=labels", **body)
+        assert refused.status_code == 422
+        assert "expected an alignment model, got labels, which labels given segments" in refused.json()["detail"]
+        assert client.post("/align?model=nothing", **body).status_code == 404

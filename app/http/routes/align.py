@@ -8,6 +8,8 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
 
 from fastapi import APIRouter, Request
 from starlette.datastructures import QueryParams
@@ -21,14 +23,14 @@ from phonechain.app.http.dependencies import ServicesDep
 from phonechain.app.http.uploads import File, Upload, parse_object, parse_options, receive, run_while_connected
 from phonechain.app.labelling.batcher import Slot
 from phonechain.app.labelling.lanes import TEXT_PER_SECOND, estimate_seconds
+from phonechain.app.models.catalog import ModelCatalog
 from phonechain.app.problems.errors import InvalidRequest
 from phonechain.app.schemas import align as schemas
 from phonechain.app.schemas.problems import refusals
 from phonechain.features.annotation import Annotation
 from phonechain.features.audio.reader import Audio
-from phonechain.features.errors import AnnotationError
+from phonechain.features.errors import AnnotationError, ModelFileError
 from phonechain.features.words import dictionary as dictionaries
-from phonechain.model import ALIGNMENT, pretrained_path
 from phonechain.model.segmental.aligner import PhoneAligner
 from phonechain.model.segmental.answers import Recognition
 
@@ -38,13 +40,12 @@ COST = 5.0
 """How much more work it is to align or to recognise sound than to label it, about."""
 
 _loading = threading.Lock()
-_loaded: list[PhoneAligner] = []
 
 
 @router.post(
     "/align",
     summary="Find the words and phones of a transcript in one recording",
-    responses=refusals(400, 413, 415, 422, 503),
+    responses=refusals(400, 404, 413, 415, 422, 503),
     openapi_extra=schemas.describe(
         schemas.AlignAnswer,
         schemas.AlignBody,
@@ -62,12 +63,12 @@ async def align(request: Request, services: ServicesDep) -> Response:
         slot.enlarge(sum(len(upload.files[name].data) for name in files[1:] if name in upload.files) / TEXT_PER_SECOND)
         options, audio, seconds = await slot.run(_parse_align, upload, request.query_params)
         slot.enlarge(seconds)
-        aligner = await slot.run(_aligner)
+        name, aligner = await slot.run(_aligner, services.models, options.model)
         transcript = upload.files.get("transcript")
         sound, done = await slot.run(_align, aligner, options, audio, transcript, settings.max_audio_seconds)
         metrics.audio.inc(sound.duration)
         metrics.segments.inc(len(done.alignment.phones))
-        return await slot.run(_response, aligner, sound, done, options.format)
+        return await slot.run(_response, name, aligner, sound, done, options.format)
 
     with batcher.admit() as slot:
         return await run_while_connected(request, answer(slot))
@@ -77,7 +78,7 @@ async def align(request: Request, services: ServicesDep) -> Response:
     "/recognize",
     summary="Find the phones of one recording",
     description="Experimental: the model's card says how many phones are wrong.",
-    responses=refusals(400, 413, 415, 422, 503),
+    responses=refusals(400, 404, 413, 415, 422, 503),
     openapi_extra=schemas.describe(
         schemas.RecognizeAnswer, schemas.RecognizeBody, schemas.RecognizeOptions, {"audio": "The sound file."}
     ),
@@ -90,23 +91,30 @@ async def recognize(request: Request, services: ServicesDep) -> Response:
     async def answer(slot: Slot) -> Response:
         options, audio, seconds = await slot.run(_parse_recognize, upload, request.query_params)
         slot.enlarge(seconds)
-        aligner = await slot.run(_aligner)
+        name, aligner = await slot.run(_aligner, services.models, options.model)
         sound = await slot.run(_read, audio, aligner, options, settings.max_audio_seconds)
         done = await slot.run(pipeline.recognize, aligner, sound)
         metrics.audio.inc(sound.duration)
         metrics.segments.inc(len(done.phones))
-        return await slot.run(_response, aligner, sound, done, options.format)
+        return await slot.run(_response, name, aligner, sound, done, options.format)
 
     with batcher.admit() as slot:
         return await run_while_connected(request, answer(slot))
 
 
-def _aligner() -> PhoneAligner:
-    """The shipped model, loaded when it is first asked for."""
-    with _loading:
-        if not _loaded:
-            _loaded.append(PhoneAligner.load(pretrained_path(ALIGNMENT)))
-        return _loaded[0]
+def _aligner(models: ModelCatalog, wanted: str) -> tuple[str, PhoneAligner]:
+    """Name and alignment model, loaded when it is first asked for. Raises UnknownModel, InvalidRequest."""
+    name, path = models.aligner_path(wanted)
+    try:
+        with _loading:
+            return name, _load(path, name)
+    except ModelFileError as error:
+        raise InvalidRequest(str(error), pointer="model", value=wanted) from None
+
+
+@lru_cache(maxsize=4)
+def _load(path: Path, name: str) -> PhoneAligner:
+    return PhoneAligner.load(path, name=name)
 
 
 def _align(
@@ -184,11 +192,11 @@ def _audio(upload: Upload) -> bytes:
     return audio.data
 
 
-def _response(aligner: PhoneAligner, sound: Audio, done: AlignedRecording | Recognition, format: str) -> Response:
+def _response(
+    name: str, aligner: PhoneAligner, sound: Audio, done: AlignedRecording | Recognition, format: str
+) -> Response:
     """The answer in the format that is asked for. Raises AnnotationError."""
     if format == "json":
-        return json_response(documents.to_json(ALIGNMENT, aligner, done))
+        return json_response(documents.to_json(name, aligner, done))
     data = pipeline.render(done, format, duration=sound.duration, rate=sound.source_rate or sound.rate, recording=None)
-    return file_response(
-        data, format, stem="alignment", model=ALIGNMENT, version=aligner.version_, notices=done.notices
-    )
+    return file_response(data, format, stem="alignment", model=name, version=aligner.version_, notices=done.notices)

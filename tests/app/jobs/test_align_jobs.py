@@ -225,3 +225,16 @@ def test_a_killed_worker_loses_nothing(own_service: Any, recordings: Path) -> No
         assert done["failed_files"] == 1
         calm = wait_for_end(client, started(client, kind="align", corpus=corpus["id"]))
         assert rows_of(client, job) == rows_of(client, calm)
+
+
+def test_a_model_that_labels_segments_aligns_nothing(
+    service: Client, transcribed: dict[str, Any], tiny_model: Path
+) -> None:
+    kind = {"content-type": "application/octet-stream"}
+    stored = service.post("/models?name=labels-only", content=tiny_model.read_bytes(), headers=kind)
+    assert stored.status_code == 201, stored.text
+    asked = {"kind": "align", "corpus": transcribed["id"]}
+    refused = service.post("/jobs", json=asked | {"model": "labels-only"})
+    assert refused.status_code == 422
+    assert "which labels given segments" in refused.json()["detail"]
+    assert service.post("/jobs", json=asked | {"model": "nothing"}).status_code == 404
