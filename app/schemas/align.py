@@ -14,7 +14,7 @@ from phonechain.app.schemas.classify import _parse_base64, answer_formats, parse
 MAX_DICTIONARY = 16 * 2**20
 """Characters of a dictionary in a request."""
 
-ALIGNMENT_MODEL = "Name, `name@version` or alias of an alignment model that was stored with `POST /models`; `default` is the English one."
+ALIGNMENT_MODEL = "An alignment model that was stored with `POST /models`; `default` is the English one."
 
 Oov = Literal["guess", "refuse"] | None
 OOV = (
