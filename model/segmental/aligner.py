@@ -326,7 +326,7 @@ class PhoneAligner:
 
     def _best_segments(self, sound: _EncodedSound, ngrams: float, bonuses: Sequence[float]) -> list[search.Segments]:
         """For each bonus the most probable segments, with n-gram weights multiplied by `ngrams`."""
-        scores = sound.coarse + torch.tensor(bonuses)[:, None, None, None]
+        scores = sound.coarse + torch.tensor(bonuses)[:, None, None, None] / self.temperature_
         bigram, first, last = (w * ngrams for w in self._weights())
         steps = torch.full((len(bonuses),), sound.steps)
         return search.viterbi(sums.Lattice(scores, bigram, first, last, steps))[0]

@@ -23,6 +23,11 @@ ALIGNED = 16
 TEMPERATURES = (0.75, 0.9, 1.0, 1.15, 1.35)
 """Temperatures that calibration tries."""
 
+FLAT_TEMPERATURE = 3.0
+"""Temperature after a flat start, which has no boundaries to calibrate with: the one at which such models were right on
+average about "within 20 ms", on corpora whose boundaries are known (`experiments/ALIGNMENT.md`).
+"""
+
 RECOGNISED = 100
 """Most recordings that are recognised for the decoding."""
 
@@ -39,6 +44,12 @@ HeldOut = Sequence[tuple[Audio, Sequence[Segment]]]
 def calibrate(aligner: PhoneAligner, held: HeldOut) -> None:
     """Set temperature, bias and decoding of an aligner, and add what they are good for to its `metrics_`."""
     calibrate_boundaries(aligner, held[:ALIGNED])
+    calibrate_decoding(aligner, [(audio, [str(s.label) for s in segments]) for audio, segments in held])
+
+
+def calibrate_flat(aligner: PhoneAligner, held: HeldOut) -> None:
+    """Set the decoding of an aligner that was trained without boundaries; its temperature is FLAT_TEMPERATURE."""
+    aligner.temperature_ = FLAT_TEMPERATURE
     calibrate_decoding(aligner, [(audio, [str(s.label) for s in segments]) for audio, segments in held])
 
 

@@ -91,7 +91,7 @@ def fit(
     made = _recordings(utterances, aligner, training.warps, problems)
     held = _recordings(dev, aligner, (1.0,), problems)
     _train(aligner, made, held, base, report, stop)
-    _calibrate(aligner, held)
+    calibration.calibrate(aligner, _sounds(aligner, held))
     return problems
 
 
@@ -125,6 +125,8 @@ def fit_flat(
         _train(aligner, train, held, base if n == 0 else aligner, report, stop)
         if n + 1 < rounds:
             made = [_realign(aligner, r, by_id[r.utterance.id]) for r in made]
+        else:
+            calibration.calibrate_flat(aligner, _sounds(aligner, held))
     return problems
 
 
@@ -249,10 +251,8 @@ def start_from(network: SemiCRF, base: SemiCRF, *, whole: bool) -> None:
             network.network.load_state_dict(base.network.state_dict())
 
 
-def _calibrate(aligner: PhoneAligner, held: Sequence[_Recording]) -> None:
-    calibration.calibrate(
-        aligner, [(decode_utterance(r.utterance, rate=aligner.features_.rate), r.utterance.segments) for r in held]
-    )
+def _sounds(aligner: PhoneAligner, held: Sequence[_Recording]) -> calibration.HeldOut:
+    return [(decode_utterance(r.utterance, rate=aligner.features_.rate), r.utterance.segments) for r in held]
 
 
 def _number_phones(r: TranscribedRecording, aligner: PhoneAligner) -> tuple[Utterance, tuple[bool, ...]]:

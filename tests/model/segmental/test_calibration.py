@@ -39,7 +39,7 @@ def test_the_best_segments_with_a_bonus_for_each(seed, n, d, k, ngrams, bonuses,
     bigram, first, last = (w * ngrams / temperature for w in (x.bigram, x.first, x.last))
     segmentations, potentials = everything(Lattice(x.scores / temperature, bigram, first, last, x.steps), 0)
     for bonus, got in zip(bonuses, found, strict=True):
-        value = [float(p) + bonus * len(s) for s, p in zip(segmentations, potentials, strict=True)]
+        value = [float(p) + bonus / temperature * len(s) for s, p in zip(segmentations, potentials, strict=True)]
         assert value[segmentations.index(got)] == pytest.approx(max(value))
 
 

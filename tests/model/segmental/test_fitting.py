@@ -10,6 +10,7 @@ from phonechain.features.audio.reader import decode
 from phonechain.features.errors import CorpusError
 from phonechain.features.segments import Segment, Utterance
 from phonechain.features.words.dictionary import Pronunciation
+from phonechain.model.segmental import calibration
 from phonechain.model.segmental.aligner import PhoneAligner
 from phonechain.model.segmental.fitting import TranscribedRecording, cover_recording
 from phonechain.model.segmental.settings import SegmentalSettings, SegmentalTraining
@@ -90,6 +91,8 @@ def test_boundaries_are_learnt_from_the_order_alone(corpus):
     ]
     flat = _aligner(2).fit_flat(said)
     assert flat.problems_ == []
+    assert flat.temperature_ == calibration.FLAT_TEMPERATURE
+    assert float(str(flat.metrics_["dev_phone_error"])) < 0.3
     assert _within(flat, corpus[12:], 0.03) >= 0.9
 
 
