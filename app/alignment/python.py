@@ -9,7 +9,7 @@ from phonechain.app.alignment import pipeline
 from phonechain.app.alignment.transcripts import OutOfVocabulary, pronouncer_of
 from phonechain.features.annotation import Annotation
 from phonechain.features.audio.reader import Audio
-from phonechain.features.words import dictionary as dictionaries
+from phonechain.features.words import espeak
 from phonechain.features.words.dictionary import Dictionary
 from phonechain.model import ALIGNMENT, pretrained_path
 from phonechain.model.segmental.aligner import PhoneAligner
@@ -32,7 +32,7 @@ def align(
         audio: a sound file, its bytes, or what `read_audio` gives.
         transcript: text; or an annotation, whose words or phones are found anew.
         model: an alignment model; the English one by default.
-        dictionary: pronunciations; CMUdict by default.
+        dictionary: pronunciations, or their file, or `Path("espeak-ng:ru")` for that program; CMUdict by default.
         phones: the transcript is phones with blanks between them.
         oov: guess the pronunciation of words that the dictionary lacks, or refuse them; by default the first with CMUdict.
         refine: move the boundaries of the annotation to where they fit best nearby.
@@ -46,7 +46,7 @@ def align(
     ['in', 'being', 'comparatively', 'modern']
     """
     aligner = _get_aligner(model)
-    own = dictionaries.read(dictionary) if isinstance(dictionary, Path) else dictionary
+    own = espeak.read(dictionary) if isinstance(dictionary, Path) else dictionary
     pronouncer = pronouncer_of(own, phones=phones, oov=oov)
     return pipeline.align(aligner, _read_sound(audio, aligner), transcript, pronouncer, refine=refine).alignment
 

@@ -145,7 +145,7 @@ def load_aligner(model: str) -> PhoneAligner:
 def load_pronouncer(dictionary: Path | None, language: str, phones: bool, oov: str | None = None) -> Pronouncer:
     """How transcripts become words, by the options. Raises SettingsError, AnnotationSyntaxError."""
     from phonechain.app.alignment.transcripts import pronouncer_of
-    from phonechain.features.words import dictionary as dictionaries
+    from phonechain.features.words import espeak
 
     if oov not in (None, "guess", "refuse"):
         raise SettingsError(f"--oov: expected guess or refuse, got {oov!r}", value=oov)
@@ -153,7 +153,7 @@ def load_pronouncer(dictionary: Path | None, language: str, phones: bool, oov: s
         raise SettingsError(
             f"--language {language}: expected --dictionary or --phones with it, for only English has one"
         )
-    own = None if dictionary is None else dictionaries.read(dictionary)
+    own = None if dictionary is None else espeak.read(dictionary)
     return pronouncer_of(own, language=language, phones=phones, oov=oov)  # type: ignore[arg-type]
 
 

@@ -251,7 +251,10 @@ def _dictionary_text(path: Path) -> str:
     """A dictionary file as text, checked before anything is sent. Raises SettingsError, AnnotationSyntaxError."""
     from phonechain.features.annotation.encoding import decode
     from phonechain.features.words import dictionary
+    from phonechain.features.words.espeak import PREFIX
 
+    if str(path).startswith(PREFIX):
+        raise SettingsError(f"expected a dictionary file for a job, got {path}: the service does not run espeak-ng")
     dictionary.read(path)
     return decode(path.read_bytes())[0]
 

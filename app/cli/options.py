@@ -39,7 +39,12 @@ Spread = Annotated[
     float, typer.Option(help="With --refine: expected error of the given boundaries, in seconds.", min=0.001)
 ]
 Pronunciations = Annotated[
-    Path | None, typer.Option("--dictionary", "-d", help="Pronunciation dictionary, in the format of MFA or Kaldi.")
+    Path | None,
+    typer.Option(
+        "--dictionary",
+        "-d",
+        help="Pronunciation dictionary, in the format of MFA or Kaldi, or espeak-ng:VOICE to ask that program.",
+    ),
 ]
 Language = Annotated[str, typer.Option(help="Language for spelling out numbers.")]
 Channel = Annotated[str, typer.Option(help="Channel to read: an index from 0, or mix.")]

@@ -161,10 +161,10 @@ def _transcripts(request: Request, bars: common.Bars) -> list[TranscribedRecordi
     from phonechain.app.alignment.transcripts import pronouncer_of
     from phonechain.features.corpora import transcripts
     from phonechain.features.corpora.pairing import read_bytes
-    from phonechain.features.words import dictionary as dictionaries
+    from phonechain.features.words import espeak
     from phonechain.model.segmental.fitting import TranscribedRecording
 
-    own = None if request.dictionary == "english" else dictionaries.read(Path(str(request.dictionary)))
+    own = None if request.dictionary == "english" else espeak.read(Path(str(request.dictionary)))
     pronouncer = pronouncer_of(own)
     read = transcripts.read(request.corpus, table=request.table)
     found, left = [], [str(problem) for problem in read.problems]
