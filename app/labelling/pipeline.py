@@ -154,58 +154,72 @@ def prepare_utterance(
         raise NoSegments("expected at least one segment, got none", pointer="segments", value=0, limit=1)
     check_count(len(segments), max_segments)
     comparison, label_notices = (None, ()) if known is None else compare_labels(known, segmentation, chosen, segments)
-    if channel == "mix" and segmentation.channel is not None and not isinstance(audio, Audio):
-        channel, said = channel_of(segmentation, audio)
-        tier_notices = (*tier_notices, *said)
-    # At the model's rate at once: an hour at the highest rate that a file may claim would be 11 GB.
-    decoded = (
-        audio
-        if isinstance(audio, Audio)
-        else sound.decode(audio, channel=channel, rate=settings.rate, max_seconds=max_seconds, raw=raw)
-    )
-    rate = decoded.source_rate or decoded.rate
-    if any(notice.code == "rate-assumed" for notice in segmentation.notices):
-        # The file counts in samples without naming their rate. Now it is known: the recording's.
-        index = next(i for i, known in enumerate(segmentation.tiers) if known is chosen)
-        segmentation = conversion.change_rate(segmentation, timit.RATE, rate)
-        chosen = segmentation.tiers[index]
-        segments = notation.tier_segments(chosen)
-    duration = decoded.duration
-    indices: Sequence[int] = ()
-    aside: tuple[tuple[int, Skipped], ...] = ()
-    if on_bad_segment == "skip":
-        sifted = sift(segments, duration, fix=fix, lines=chosen.lines)
-        aside = _collect_skipped(segments, sifted.problems)
-        segments, indices = sifted.segments, sifted.indices
-        segment_notices = (*sifted.notices, *(Notice("segment-skipped", s.reason, f"segments/{i}") for i, s in aside))
+    if isinstance(audio, Audio):
+        decoded = audio
     else:
-        try:
-            segments, segment_notices = prepare(segments, duration, fix=fix, lines=chosen.lines)
-        except SegmentError as error:
-            cut = next((n for n in decoded.notices if n.code == "audio-truncated"), None)
-            if cut is None or any(p.kind not in ("past-end", "after-end") for p in error.problems):
-                raise
-            raise TruncatedAudio(  # the sound is at fault, not the segments
-                f"expected sound up to the last segment's end at {max(s.end for s in segments):.3f} s, got less: "
-                f"{cut.message}",
-                pointer="audio",
-                details=error.details,
-            ) from error
+        if channel == "mix" and segmentation.channel is not None:
+            channel, said = channel_of(segmentation, audio)
+            tier_notices = (*tier_notices, *said)
+        # At the model's rate at once: an hour at the highest rate that a file may claim would be 11 GB.
+        decoded = sound.decode(audio, channel=channel, rate=settings.rate, max_seconds=max_seconds, raw=raw)
+    rate = decoded.source_rate or decoded.rate
+    segmentation, chosen = _at_true_rate(segmentation, chosen, rate)
+    checked = _check_segments(chosen, decoded, fix=fix, skip=on_bad_segment == "skip")
     return Prepared(
         segmentation,
         chosen,
-        segments,
-        extract_inputs(decoded, segments, settings),
-        duration,
-        (*segmentation.notices, *tier_notices, *label_notices, *decoded.notices, *segment_notices),
-        starts=find_breaks(segments, gaps),
-        indices=indices,
-        skipped=aside,
+        checked.segments,
+        extract_inputs(decoded, checked.segments, settings),
+        decoded.duration,
+        (*segmentation.notices, *tier_notices, *label_notices, *decoded.notices, *checked.notices),
+        starts=find_breaks(checked.segments, gaps),
+        indices=checked.indices,
+        skipped=checked.skipped,
         gaps=gaps,
         rate=rate,
         recording=recording or (audio.stem if isinstance(audio, Path) else None),
         comparison=comparison,
     )
+
+
+def _at_true_rate(segmentation: Annotation, tier: Tier, rate: int) -> tuple[Annotation, Tier]:
+    """The annotation and its tier with their true times: a file that counts in samples may not say at what rate (Hz)."""
+    if all(notice.code != "rate-assumed" for notice in segmentation.notices):
+        return segmentation, tier
+    index = next(i for i, known in enumerate(segmentation.tiers) if known is tier)
+    segmentation = conversion.change_rate(segmentation, timit.RATE, rate)
+    return segmentation, segmentation.tiers[index]
+
+
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    """Segments that fit the sound; `indices` of them in the tier, and the others, where segments are skipped."""
+
+    segments: list[Segment]
+    notices: tuple[Notice, ...]
+    indices: Sequence[int] = ()
+    skipped: tuple[tuple[int, Skipped], ...] = ()
+
+
+def _check_segments(tier: Tier, audio: Audio, *, fix: bool, skip: bool) -> _Checked:
+    """Raises SegmentError; TruncatedAudio where the sound is at fault, not the segments."""
+    segments = notation.tier_segments(tier)
+    if skip:
+        sifted = sift(segments, audio.duration, fix=fix, lines=tier.lines)
+        skipped = _collect_skipped(segments, sifted.problems)
+        notices = (Notice("segment-skipped", s.reason, f"segments/{i}") for i, s in skipped)
+        return _Checked(sifted.segments, (*sifted.notices, *notices), sifted.indices, skipped)
+    try:
+        return _Checked(*prepare(segments, audio.duration, fix=fix, lines=tier.lines))
+    except SegmentError as error:
+        cut = next((n for n in audio.notices if n.code == "audio-truncated"), None)
+        if cut is None or any(p.kind not in ("past-end", "after-end") for p in error.problems):
+            raise
+        raise TruncatedAudio(
+            f"expected sound up to the last segment's end at {max(s.end for s in segments):.3f} s, got less: {cut.message}",
+            pointer="audio",
+            details=error.details,
+        ) from error
 
 
 def compare_labels(
