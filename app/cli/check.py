@@ -79,12 +79,8 @@ def check(
             "problems": [{"file": printable_path(p.file), "line": p.line, "message": p.message} for p in problems],
             "warnings": [notice.as_dict() for notice in notices],
             "summary": found,
+            **({} if checked is None else _boundaries_to_json(checked, suspects)),
         }
-        if checked is not None:
-            body["boundaries"] = [_suspect_to_json(s) for s in suspects]
-            body["boundaries_not_checked"] = [
-                {"file": printable_path(u.annotation or u.audio), "message": str(e)} for u, e in checked.failed
-            ]
         typer.echo(json.dumps(body, ensure_ascii=False, indent=2))
     else:
         for problem in problems:
@@ -106,6 +102,11 @@ def _check_boundaries(read: Corpus, model: str, bars: common.Bars) -> CorpusChec
     from phonechain.app.cli.align import load_aligner
 
     return check_corpus(load_aligner(model), read.utterances, progress=bars.counting("boundaries"))
+
+
+def _boundaries_to_json(checked: CorpusCheck, suspects: list[Suspect]) -> dict[str, Any]:
+    failed = [{"file": printable_path(u.annotation or u.audio), "message": str(e)} for u, e in checked.failed]
+    return {"boundaries": [_suspect_to_json(s) for s in suspects], "boundaries_not_checked": failed}
 
 
 def _suspect_to_json(suspect: Suspect) -> dict[str, Any]:

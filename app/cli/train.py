@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from phonechain.features.segments import Utterance
     from phonechain.model.labeler import PhoneLabeler
     from phonechain.model.learning.training import Progress
+    from phonechain.model.settings import TrainingSettings
 
 
 SEGMENTAL = "spn-semi-crf"
@@ -137,28 +138,13 @@ def train(
     if fold and base is None:
         raise SettingsError("--fold: expected --base with the model whose spelling to use, got none")
     start = common.load_model(base).trainable() if base is not None else None
-    from phonechain.app.cli.preset_settings import apply_changes
-
-    settings = apply_changes(preset, [*(set_ or []), *_to_changes(epochs=epochs, seed=seed)], start)
-    from phonechain.model.labeler import PhoneLabeler
-    from phonechain.model.learning.training import CHECKPOINT
-    from phonechain.model.presets import AUTO
-
-    labeler = PhoneLabeler(
-        settings.name,
-        model=None if settings.name == AUTO else settings.model,
-        training=settings.training,
-        features=start.features_ if start is not None else None,
-        drop=drop or (start.drop if start is not None else ()),
-        name=name if name is not None else out.stem,
-        licence=licence,
-        data=data,
-        limits=limits,
-    )
+    changes = [*(set_ or []), *_to_changes(epochs=epochs, seed=seed)]
+    card = {"name": name if name is not None else out.stem, "licence": licence, "data": data, "limits": limits}
+    labeler, training = _make_labeler(preset, changes, start, drop, card)
     with common.bars() as bars:
         read = corpora.read_corpus(corpus, bars, tier=tier, layout=layout, table=table, fix=fix, **reading)
         _respell(read, mapping, start if fold else None, bars)
-        utterances, held = _select_splits(read, split, dev, settings.training.held_out, bars)
+        utterances, held = _select_splits(read, split, dev, training.held_out, bars)
         try:
             labeler.fit(
                 utterances,
@@ -174,11 +160,39 @@ def train(
             raise
         corpora.report_left_out(bars, [f"{utterance.audio}: {error}" for utterance, error in labeler.problems_])
     labeler.save(out)
-    if run_dir is None:
-        shutil.rmtree(run, ignore_errors=True)
-    else:
-        (run / CHECKPOINT).unlink(missing_ok=True)  # a finished run cannot be resumed
+    _clear_run(run, keep=run_dir is not None)
     _print_summary(labeler, out)
+
+
+def _make_labeler(
+    preset: str, changes: list[str], base: PhoneLabeler | None, drop: list[str] | None, card: dict[str, str]
+) -> tuple[PhoneLabeler, TrainingSettings]:
+    """The labeler of a preset with changed settings, to start from `base`, and how it trains. Raises SettingsError."""
+    from phonechain.app.cli.preset_settings import apply_changes
+
+    settings = apply_changes(preset, changes, base)
+    from phonechain.model.labeler import PhoneLabeler
+    from phonechain.model.presets import AUTO
+
+    labeler = PhoneLabeler(
+        settings.name,
+        model=None if settings.name == AUTO else settings.model,
+        training=settings.training,
+        features=base.features_ if base is not None else None,
+        drop=drop or (base.drop if base is not None else ()),
+        **card,
+    )
+    return labeler, settings.training
+
+
+def _clear_run(run: Path, *, keep: bool) -> None:
+    """Remove a finished run, or with `keep` its checkpoint: a finished run cannot be resumed."""
+    from phonechain.model.learning.training import CHECKPOINT
+
+    if keep:
+        (run / CHECKPOINT).unlink(missing_ok=True)
+    else:
+        shutil.rmtree(run, ignore_errors=True)
 
 
 def _respell(

@@ -163,14 +163,19 @@ def prepare_utterance(
         # At the model's rate at once: an hour at the highest rate that a file may claim would be 11 GB.
         decoded = sound.decode(audio, channel=channel, rate=settings.rate, max_seconds=max_seconds, raw=raw)
     rate = decoded.source_rate or decoded.rate
-    segmentation, chosen = _at_true_rate(segmentation, chosen, rate)
-    checked = _check_segments(chosen, decoded, fix=fix, skip=on_bad_segment == "skip")
+    if any(notice.code == "rate-assumed" for notice in segmentation.notices):
+        segmentation, chosen = _change_rate(segmentation, chosen, rate)
+        segments = notation.tier_segments(chosen)
+    duration = decoded.duration
+    checked = _check_segments(
+        segments, duration, decoded.notices, fix=fix, lines=chosen.lines, skip=on_bad_segment == "skip"
+    )
     return Prepared(
         segmentation,
         chosen,
         checked.segments,
         extract_inputs(decoded, checked.segments, settings),
-        decoded.duration,
+        duration,
         (*segmentation.notices, *tier_notices, *label_notices, *decoded.notices, *checked.notices),
         starts=find_breaks(checked.segments, gaps),
         indices=checked.indices,
@@ -182,10 +187,8 @@ def prepare_utterance(
     )
 
 
-def _at_true_rate(segmentation: Annotation, tier: Tier, rate: int) -> tuple[Annotation, Tier]:
-    """The annotation and its tier with their true times: a file that counts in samples may not say at what rate (Hz)."""
-    if all(notice.code != "rate-assumed" for notice in segmentation.notices):
-        return segmentation, tier
+def _change_rate(segmentation: Annotation, tier: Tier, rate: int) -> tuple[Annotation, Tier]:
+    """An annotation that counts in samples without naming their rate, and its tier, at the rate of the recording (Hz)."""
     index = next(i for i, known in enumerate(segmentation.tiers) if known is tier)
     segmentation = conversion.change_rate(segmentation, timit.RATE, rate)
     return segmentation, segmentation.tiers[index]
@@ -201,18 +204,17 @@ class _Checked:
     skipped: tuple[tuple[int, Skipped], ...] = ()
 
 
-def _check_segments(tier: Tier, audio: Audio, *, fix: bool, skip: bool) -> _Checked:
-    """Raises SegmentError; TruncatedAudio where the sound is at fault, not the segments."""
-    segments = notation.tier_segments(tier)
+def _check_segments(segments: list[Segment], audio: Audio, *, fix: bool, lines: Sequence[int], skip: bool) -> _Checked:
+    """Raises SegmentError; TruncatedAudio where the sound, whose notices are `heard`, is at fault."""
     if skip:
-        sifted = sift(segments, audio.duration, fix=fix, lines=tier.lines)
+        sifted = sift(segments, duration, fix=fix, lines=lines)
         skipped = _collect_skipped(segments, sifted.problems)
         notices = (Notice("segment-skipped", s.reason, f"segments/{i}") for i, s in skipped)
         return _Checked(sifted.segments, (*sifted.notices, *notices), sifted.indices, skipped)
     try:
-        return _Checked(*prepare(segments, audio.duration, fix=fix, lines=tier.lines))
+        return _Checked(*prepare(segments, duration, fix=fix, lines=lines))
     except SegmentError as error:
-        cut = next((n for n in audio.notices if n.code == "audio-truncated"), None)
+        cut = next((n for n in heard if n.code == "audio-truncated"), None)
         if cut is None or any(p.kind not in ("past-end", "after-end") for p in error.problems):
             raise
         raise TruncatedAudio(
