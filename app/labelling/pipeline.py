@@ -204,7 +204,9 @@ class _Checked:
     skipped: tuple[tuple[int, Skipped], ...] = ()
 
 
-def _check_segments(segments: list[Segment], audio: Audio, *, fix: bool, lines: Sequence[int], skip: bool) -> _Checked:
+def _check_segments(
+    segments: list[Segment], duration: float, heard: Sequence[Notice], *, fix: bool, lines: Sequence[int], skip: bool
+) -> _Checked:
     """Raises SegmentError; TruncatedAudio where the sound, whose notices are `heard`, is at fault."""
     if skip:
         sifted = sift(segments, duration, fix=fix, lines=lines)
