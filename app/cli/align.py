@@ -233,6 +233,9 @@ def _table(done: AlignedRecording | Recognition) -> str:
         table.add_row(*row)
     text = StringIO()
     Console(file=text, width=200).print(table)
+    if isinstance(done, AlignedRecording):
+        each = done.alignment.log_posterior_per_phone
+        text.write(f"log posterior of the transcript: {done.alignment.log_posterior:.1f} nats ({each:.2f} per phone)\n")
     return text.getvalue()
 
 

@@ -3,6 +3,7 @@
 import base64
 import csv
 import json
+import re
 import shutil
 from typing import Any
 
@@ -40,6 +41,15 @@ def test_a_transcript_gives_words_and_phones_with_certainties(capsys, tmp_path):
     rows = (tmp_path / "t.csv").read_text().splitlines()
     assert rows[0].startswith("file,segment,start,end,label,word,within_20_ms")
     assert len(rows) == len(answer["segments"]) + 1
+
+
+def test_the_table_ends_with_the_transcripts_posterior(capsys):
+    code, right, err = run(capsys, "align", samples.AUDIO, "--text", TEXT)
+    assert code == 0, err
+    _, wrong, _ = run(capsys, "align", samples.AUDIO, "--text", "she sold seashells")
+    pattern = r"log posterior of the transcript: -\d+\.\d nats \((-\d+\.\d\d) per phone\)\n$"
+    one, other = (float(re.search(pattern, out)[1]) for out in (right, wrong))  # type: ignore[index]
+    assert other < one - 2 < one < 0
 
 
 def test_every_annotation_format_comes_out():
