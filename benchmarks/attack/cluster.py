@@ -23,7 +23,7 @@ def attempt(port: int, marker: Path) -> tuple[bool, str]:
     """(whether code ran through this port, what came of it)."""
     try:
         done = subprocess.run(
-            [*_COMMAND, "attempt", str(port), str(marker)], capture_output=True, text=True, timeout=60, cwd=ROOT
+            [*_COMMAND, "attempt", str(port), str(marker)], capture_output=True, text=True, timeout=20, cwd=ROOT
         )
     except (
         subprocess.TimeoutExpired

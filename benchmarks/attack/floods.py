@@ -156,7 +156,7 @@ def figure(target: Target, name: str) -> float:
 
 
 def long_recordings(target: Target) -> list[Check]:
-    """64 recordings of five minutes at a time."""
+    """64 recordings of five minutes at a time, and a short clip that comes after them."""
     sound, rate = soundfile.read(samples.AUDIO, dtype="int16")
     long = np.tile(sound, 158)[: 300 * rate]
     out = io.BytesIO()
@@ -168,8 +168,22 @@ def long_recordings(target: Target) -> list[Check]:
             files: dict[str, Any] = {"audio": out.getvalue(), "segments": ("s.json", segments)}
             return client.post("/classify", files=files, timeout=600).status_code
 
-        statuses = list(pool.map(ask, range(64)))
-    return [(f"answered {sorted(set(statuses))}", set(statuses) <= {200, 503})]
+        asked = [pool.submit(ask, n) for n in range(64)]
+        while figure(target, "phonechain_queue_taken") < 32 and not all(one.done() for one in asked):
+            time.sleep(0.05)
+        behind = sum(not one.done() for one in asked)
+        begun = time.perf_counter()
+        files: dict[str, Any] = {
+            "audio": samples.AUDIO.read_bytes(),
+            "segments": (samples.SEGMENTS.name, samples.SEGMENTS.read_bytes()),
+        }
+        short = client.post("/classify", files=files).status_code
+        spent = time.perf_counter() - begun
+        statuses = [one.result() for one in asked]
+    return [
+        (f"answered {sorted(set(statuses))}", set(statuses) <= {200, 503}),
+        (f"a short clip behind {behind} of them was answered {short} in {spent:.2f} s", short == 200 and spent < 5),
+    ]
 
 
 def odd_bodies(target: Target) -> list[Check]:
