@@ -64,6 +64,8 @@ def check_locations(known: Settings) -> None:
         if wrong:
             kind = "file" if field == "model" else "folder"
             raise SettingsError(f"{variable(field)}: expected a {kind}, got {path}", pointer=variable(field))
+    for root in known.roots:
+        _check_root(root)
     if known.data is None:
         return
     there = known.folder
@@ -72,6 +74,21 @@ def check_locations(known: Settings) -> None:
     if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
         what = "a folder" if not there.is_dir() else "a folder that can be written to"
         raise SettingsError(f"{variable('data')}: expected {what}, got {known.data}", pointer=variable("data"))
+
+
+def _check_root(root: str) -> None:
+    """Raises SettingsError for a URL that corpora cannot be read from."""
+    if "://" not in root:
+        return
+    from fsspec import get_filesystem_class
+
+    protocol, name = root.split("://")[0], variable("corpus_roots")
+    if protocol in ("file", "local") or "::" in root:
+        raise SettingsError(f"{name}: expected a folder as /PATH, or one URL, got {root}", pointer=name)
+    try:
+        get_filesystem_class(protocol)
+    except (ValueError, ImportError) as error:
+        raise SettingsError(f"{name}: expected a URL that can be opened, got {root}: {error}", pointer=name) from None
 
 
 def _from_files(environ: Mapping[str, str]) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import shutil
@@ -16,6 +17,7 @@ from phonechain.app.corpora.manifest import Line
 from phonechain.app.storage import archives
 from phonechain.app.storage.archives import Caps
 from phonechain.app.storage.blobs import open_remote
+from phonechain.app.storage.database import is_disk_full
 from phonechain.app.storage.tables import Corpus
 from phonechain.app.storage.workspace import Workspace
 from phonechain.features.corpora.base import Spelling, segments_of
@@ -40,14 +42,12 @@ class Files:
         Raises:
             CorpusError: it cannot be read.
         """
-        try:
+        with _reading(name):
             if "://" in name:
                 system, path = open_remote(name, "the corpus")
                 data: bytes = system.cat_file(path)
                 return data
             return self.path(name).read_bytes()
-        except OSError as error:
-            raise _unreadable_error(name, error) from None
 
     def path(self, name: str) -> Path:
         """The file on this machine; what lies under a URL is copied once.
@@ -61,16 +61,23 @@ class Files:
         if not copy.exists():
             system, path = open_remote(name, "the corpus")
             copy.parent.mkdir(parents=True, exist_ok=True)
-            try:
+            with _reading(name):
                 write_whole(copy, lambda spare: system.get_file(path, str(spare)))
-            except OSError as error:
-                raise _unreadable_error(name, error) from None
         return copy
 
 
-def _unreadable_error(name: str, error: OSError) -> CorpusError:
-    reason = error.strerror or str(error)
-    return CorpusError(f"expected a readable file, got {reason.lower()}: {Path(name).name}")
+@contextlib.contextmanager
+def _reading(name: str) -> Iterator[None]:
+    """Raises CorpusError for whatever a file system raises: fsspec's raise errors of HTTP clients and of clouds, too."""
+    try:
+        yield
+    except PhonechainError:
+        raise
+    except Exception as error:
+        if isinstance(error, OSError) and is_disk_full(error):
+            raise
+        reason = (getattr(error, "strerror", None) or str(error) or type(error).__name__)[:200]
+        raise CorpusError(f"expected a readable file, got {reason.lower()}: {Path(name).name}") from None
 
 
 def open_files(workspace: Workspace, corpus: Corpus) -> Files:
@@ -103,10 +110,8 @@ def unpack(workspace: Workspace, digest: str, caps: Caps = UNPACKED) -> Path:
 def list_url(url: str) -> tuple[Any, str, dict[str, Any], str]:
     """(file system, path, its files, fingerprint of names and sizes) under a URL. Raises CorpusError."""
     system, path = open_remote(url, "the corpus")
-    try:
+    with _reading(url):
         found = system.find(path, detail=True)
-    except (OSError, ValueError) as error:
-        raise CorpusError(f"expected files under the URL, got: {error}") from None
     if not found:
         raise CorpusError("expected files under the URL, got none")
     facts = sorted(
@@ -136,7 +141,8 @@ def fetch(workspace: Workspace, url: str, fingerprint: str) -> Path:
             for name in found:
                 inside = archives.resolve_member(name.removeprefix(path).lstrip("/"))
                 (partial / inside).parent.mkdir(parents=True, exist_ok=True)
-                system.get_file(name, str(partial / inside))
+                with _reading(name):
+                    system.get_file(name, str(partial / inside))
             partial.rename(folder)
         finally:
             shutil.rmtree(partial, ignore_errors=True)

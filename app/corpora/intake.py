@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from phonechain.app.corpora import contents, manifest
 from phonechain.app.corpora.manifest import Line
@@ -265,7 +267,9 @@ def check_location(name: str, roots: Sequence[str], where: str | None = None) ->
     )  # fmt: skip
     if "://" in name:
         plain = name.split("?")[0]
-        if ".." in plain.split("/") or not any("://" in root and _is_below(plain, root) for root in roots):
+        # Servers and clients decode %2e; `::` chains file systems of fsspec.
+        steps = re.split(r"[/\\]", _decode_all(plain))
+        if ".." in steps or "::" in name or not any("://" in root and _is_below(plain, root) for root in roots):
             raise refusal
         return name
     if not os.path.isabs(name) or "\0" in name or ".." in Path(name).parts:
@@ -274,6 +278,12 @@ def check_location(name: str, roots: Sequence[str], where: str | None = None) ->
     if not _is_inside(path, roots):
         raise refusal
     return os.path.join(os.path.realpath(path.parent), path.name)
+
+
+def _decode_all(text: str) -> str:
+    while (decoded := unquote(text)) != text:
+        text = decoded
+    return text
 
 
 def _is_inside(path: Path, roots: Sequence[str]) -> bool:

@@ -197,13 +197,29 @@ def open_remote(url: str, what: str) -> tuple[Any, str]:
     """
     from fsspec.core import url_to_fs
 
+    options = {"get_client": _same_host_client} if url.startswith(("http://", "https://")) else {}
     try:
-        system, path = url_to_fs(url)
+        system, path = url_to_fs(url, **options)
     except (ValueError, ImportError) as error:
         raise SettingsError(
             f"{what}: expected a URL that can be opened, got {url.split('://')[0]}://: {error}"
         ) from None
     return system, str(path).rstrip("/")
+
+
+async def _same_host_client(**options: Any) -> Any:
+    """An HTTP client that refuses to be sent to another host: an address that is allowed must not lead to one that is not."""
+    import aiohttp
+    from yarl import URL
+
+    async def check(session: Any, context: Any, seen: aiohttp.TraceRequestRedirectParams) -> None:
+        to = seen.url.join(URL(seen.response.headers.get("Location", "")))
+        if to.origin() != seen.url.origin():
+            raise PermissionError(f"redirected to another host, {to.host}")
+
+    trace = aiohttp.TraceConfig()
+    trace.on_request_redirect.append(check)
+    return aiohttp.ClientSession(trace_configs=[trace], **options)
 
 
 def _digest_of(path: Path) -> str:
