@@ -60,7 +60,7 @@ class _Site(BaseHTTPRequestHandler):
     """/moved leads to the server's other name, /here stays, /broken fails."""
 
     def do_GET(self) -> None:
-        port = self.server.server_address[1]
+        port = self.headers["Host"].rpartition(":")[2]
         to = {"/moved": f"http://localhost:{port}/secret", "/here": "/u.lab"}.get(self.path)
         self.send_response(500 if self.path == "/broken" else 302 if to else 200)
         if to:
