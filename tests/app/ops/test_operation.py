@@ -224,9 +224,9 @@ def test_a_request_is_one_line(client: Client) -> None:
         "request_id": "my.id-7",
         "method": "GET",
         "route": "/reviews/{id}",
-        "status": 404,
+        "status": 422,
         "ms": 0,
-        "problem": "review-unknown",
+        "problem": "request-invalid",
         "client": "127.0.0.1",
     }
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", line["time"])
