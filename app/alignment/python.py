@@ -26,15 +26,15 @@ def align(
     refine: bool = False,
     oov: OutOfVocabulary | None = None,
 ) -> Alignment:
-    """Where the words and phones of a transcript are said, with the certainty of every boundary.
+    """Align the words and phones of a transcript, with the certainty of every boundary.
 
     Args:
         audio: a sound file, its bytes, or what `read_audio` gives.
-        transcript: text; or an annotation, whose words or phones are found anew.
+        transcript: text, or an annotation whose words or phones to align.
         model: an alignment model; the English one by default.
         dictionary: pronunciations, or their file, or `Path("espeak-ng:ru")` for that program; CMUdict by default.
         phones: the transcript is phones with blanks between them.
-        oov: guess the pronunciation of words that the dictionary lacks, or refuse them; by default the first with CMUdict.
+        oov: guess the pronunciation of words missing from the dictionary, or refuse them; by default guess with CMUdict.
         refine: move the boundaries of the annotation to where they fit best nearby.
 
     Raises:

@@ -50,8 +50,8 @@ class Suspect:
     def __str__(self) -> str:
         where = f"'{self.before}' and '{self.label}'" if self.before is not None else f"a gap and '{self.label}'"
         return (
-            f"the boundary at {self.start:.3f} s between {where} is within 20 ms of its place with {100 * self.right:.1f} %; "
-            f"{self.better:.3f} s fits better ({100 * self.certainty:.0f} %)"
+            f"the boundary at {self.start:.3f} s between {where} is right within 20 ms with probability "
+            f"{100 * self.right:.1f} %; {self.better:.3f} s fits better ({100 * self.certainty:.0f} %)"
         )
 
 

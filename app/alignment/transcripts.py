@@ -66,7 +66,7 @@ class Pronouncer:
         count = "1 word of the transcript is" if len(missing) == 1 else f"{len(missing)} words of the transcript are"
         it, them = ("it", "it") if len(missing) == 1 else ("they", "them")
         if self.oov == "guess":
-            way = f"{it} cannot be guessed from English letters: give a dictionary that has {them}, or write {them} otherwise"
+            way = f"{it} cannot be guessed from English letters: give a dictionary that has {them}, or spell {them} differently"
         elif self.dictionary.name == dictionaries.CMUDICT:
             way = f"give a dictionary that has {them}, or let {them} be guessed (oov=guess)"
         else:
@@ -100,7 +100,7 @@ def pronouncer_of(
         return Pronouncer(Dictionary({}), language, as_phones=True)
     if oov == "guess" and not english:
         raise SettingsError(
-            f"pronunciations are guessed in English alone, got the language {language[:20]!r}",
+            f"pronunciations can be guessed only in English, got the language {language[:20]!r}",
             pointer="oov",
             value=language,
         )
@@ -108,7 +108,7 @@ def pronouncer_of(
         return Pronouncer(dictionary, language, oov=oov or "refuse")
     if not english:
         raise SettingsError(
-            f"expected a dictionary or phones with the language {language[:20]!r}, for only English has one",
+            f"expected a dictionary or phones for the language {language[:20]!r}: only English has a built-in dictionary",
             pointer="language", value=language[:20],
         )  # fmt: skip
     return Pronouncer(dictionaries.english(), language, oov=oov or "guess")

@@ -96,7 +96,7 @@ def _check_database(known: Settings) -> None:
     except DatabaseUnusable:
         raise
     except DatabaseAway as error:
-        log.warning("the service starts without its database: %s", error)
+        log.warning("starting without the database: %s", error)
 
 
 def _raise_file_limit() -> None:

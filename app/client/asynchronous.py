@@ -82,7 +82,7 @@ class AsyncClient:
         return self._pages("/corpora", "corpora", {})
 
     async def delete_corpus(self, id: str) -> None:
-        """Forget a corpus."""
+        """Delete a corpus."""
         await self._run(calls.ask(Call("DELETE", f"/corpora/{id}"), again=True), check=True)
 
     # ------------------------------------------------------------------------------------------------------------- jobs
@@ -108,11 +108,11 @@ class AsyncClient:
         return await self._run(calls.ask_json("POST", f"/jobs/{id}/cancel"))
 
     async def delete_job(self, id: str) -> None:
-        """Forget a job that has ended, with the files that came with it."""
+        """Delete a finished job and its uploaded files."""
         await self._run(calls.ask(Call("DELETE", f"/jobs/{id}"), again=True), check=True)
 
     async def events(self, id: str, after: int = 0) -> AsyncIterator[dict[str, Any]]:
-        """What happens to a job, until it has ended; a stream that breaks is taken up where it broke."""
+        """The events of a job until it has ended; a broken stream is resumed where it broke."""
         subscription = Subscription(id, after)
         while not subscription.over:
             pause = 0.5

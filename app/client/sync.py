@@ -79,7 +79,7 @@ class Client:
         return self._pages("/corpora", "corpora", {})
 
     def delete_corpus(self, id: str) -> None:
-        """Forget a corpus."""
+        """Delete a corpus."""
         self._run(calls.ask(Call("DELETE", f"/corpora/{id}"), again=True), check=True)
 
     # ------------------------------------------------------------------------------------------------------------- jobs
@@ -105,11 +105,11 @@ class Client:
         return self._run(calls.ask_json("POST", f"/jobs/{id}/cancel"))
 
     def delete_job(self, id: str) -> None:
-        """Forget a job that has ended, with the files that came with it."""
+        """Delete a finished job and its uploaded files."""
         self._run(calls.ask(Call("DELETE", f"/jobs/{id}"), again=True), check=True)
 
     def events(self, id: str, after: int = 0) -> Iterator[dict[str, Any]]:
-        """What happens to a job, until it has ended; a stream that breaks is taken up where it broke."""
+        """The events of a job until it has ended; a broken stream is resumed where it broke."""
         subscription = Subscription(id, after)
         while not subscription.over:
             pause = 0.5

@@ -1,1 +1,1 @@
-"""Corpora of the service: taken in, listed, and read again by jobs."""
+"""Corpora of the service: added, listed, and read by jobs."""

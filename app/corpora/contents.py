@@ -26,7 +26,7 @@ from phonechain.features.files import write_whole
 from phonechain.features.segments import Utterance
 
 UNPACKED = Caps(files=2**40, total=2**60)
-"""An archive that was taken in was counted then."""
+"""No limits: an archive was counted when it was added."""
 
 
 @dataclass(frozen=True)

@@ -181,7 +181,7 @@ class Gateway:
             except ClientDisconnect:  # nobody is there to be answered
                 exchange.status = exchange.status or CLIENT_GONE
             except Exception as error:
-                log.exception("fault in %s %s", scope["method"], route_of(scope))
+                log.exception("unexpected error in %s %s", scope["method"], route_of(scope))
                 begun, exchange.status = exchange.status, 500
                 if begun:
                     raise  # half an answer is out: only breaking the connection says that it is not whole

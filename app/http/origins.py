@@ -36,7 +36,7 @@ class Origins:
         host = headers.get("host", "")
         if host and not self._is_allowed(host):
             return HostNotAllowed(
-                f"the service is not known as {host[:80]!r}; PHONECHAIN_ALLOWED_HOSTS names what it is known as",
+                f"the service is not known under the host name {host[:80]!r}; PHONECHAIN_ALLOWED_HOSTS lists its names",
                 value=host[:80],
             )
         if method in SAFE:
@@ -47,7 +47,7 @@ class Origins:
         if site in ("same-origin", "none") or (site is None and (origin is None or _is_same_origin(origin, host))):
             return None
         return CrossSite(
-            f"a page of another site sent this request: {(origin or 'unknown')[:80]!r}; PHONECHAIN_CORS allows sites",
+            f"this request came from a page of another site: {(origin or 'unknown')[:80]!r}; PHONECHAIN_CORS lists allowed sites",
             value=(origin or "")[:80],
         )
 

@@ -164,11 +164,11 @@ class _Supervisor:
             return False
         self._failures += not child.ready
         if self._failures >= MOST_FAILURES:
-            log.error("%d processes in a row ended before they served anything: the service stops", self._failures)
+            log.error("%d processes in a row ended before serving a request: stopping the service", self._failures)
             self.code, self._stopping = 1, True
             self._signal_all(signal.SIGTERM)
             return False
-        log.error("process %d of the service ended (code %d); another takes its place", child.pid, self.code)
+        log.error("process %d of the service ended (code %d); starting another", child.pid, self.code)
         self.code = 0
         time.sleep(TICK)
         return True

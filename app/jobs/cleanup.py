@@ -1,5 +1,5 @@
-"""What is removed by and by: rows whose time is over, and what a killed process leaves behind: half-written files, run
-folders of jobs that have ended, blobs without rows."""
+"""Cleaning up: expired rows, and the remains of killed processes: half-written files, run folders of finished jobs, blobs
+without rows."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from phonechain.app.storage.workspace import Workspace
 
 DAY = 24 * 3600.0
 OLD = 24 * 3600.0
-"""Seconds after which a half-written file is nobody's any more."""
+"""Age in seconds at which a half-written file is taken to be abandoned."""
 
 
 def retire(workspace: Workspace, settings: Settings) -> None:
-    """Forget jobs, events and Idempotency-Keys whose time is over, as the settings say."""
+    """Delete expired jobs, events and Idempotency-Keys, as the settings say."""
     now, db = time.time(), workspace.db
     if settings.keep_jobs:
         for id in queries.list_ended(db, now - settings.keep_jobs * DAY):
@@ -34,7 +34,7 @@ def retire(workspace: Workspace, settings: Settings) -> None:
 
 
 def sweep(workspace: Workspace) -> None:
-    """Remove all of it: nothing and nobody needs it."""
+    """Remove what killed processes left behind."""
     runs = workspace.root / "runs"
     for folder in sorted(runs.iterdir()) if runs.is_dir() else ():
         with workspace.db.read() as session:

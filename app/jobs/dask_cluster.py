@@ -99,7 +99,7 @@ class DaskCluster:
             self._client = Client(address, security=security, timeout=CONNECT, set_as_default=False, name="phonechain")
         except (OSError, TimeoutError, ValueError) as error:
             self.away = " ".join(str(error).split())[:200] or type(error).__name__
-            log.warning("the scheduler does not answer: %s", self.away)
+            log.warning("the scheduler does not respond: %s", self.away)
             return False
         self.away = None
         return True
@@ -147,7 +147,7 @@ class DaskCluster:
         """End worker processes whose certificates are old; `connect` starts others. Whether that was done."""
         if self._local is None or time.monotonic() - self._local_since < (RENEW_IDLE if idle else RENEW):
             return False
-        log.info("worker processes end, so that the next have new certificates")
+        log.info("restarting worker processes to renew their certificates")
         self.close()
         return True
 
@@ -168,7 +168,7 @@ class DaskCluster:
             try:
                 local.close(timeout=10)
             except Exception as error:
-                log.warning("closing the workers: %s", error)
+                log.warning("error while closing the workers: %s", error)
 
 
 def task_key(id: str) -> str:

@@ -99,7 +99,7 @@ def _machine() -> str:
 
 
 def _has_ended(holder: str) -> bool:
-    """Whether the holder is a process of this machine that is no more: nobody has to wait for it."""
+    """Whether the holder is a process of this machine that no longer exists, so that nobody has to wait for it."""
     machine, _, rest = holder.partition(" ")
     pid, _, token = rest.partition(" ")
     if machine != _machine() or not pid.isdecimal():

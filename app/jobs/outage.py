@@ -52,5 +52,5 @@ class Throttle:
             try:
                 self.action()
             except DatabaseAway as error:
-                log.warning("the database does not answer: %s", error)
+                log.warning("the database does not respond: %s", error)
             self._next = time.monotonic() + self.every

@@ -69,10 +69,10 @@ class Reconciler:
             try:
                 pause = self._tick()
             except PhonechainError as error:
-                log.warning("jobs wait: %s", error)
+                log.warning("jobs are waiting: %s", error)
                 pause = TICK
             except Exception:
-                log.exception("the reconciler failed; it goes on")
+                log.exception("error in the reconciler; it continues")
                 self._disconnect()
                 pause = TICK
             self._wait(pause)
@@ -81,7 +81,7 @@ class Reconciler:
         self._release()
         self.lease.close()
         self.workspace.db.dispose()
-        log.info("jobs left to the next service in %.1f s", time.monotonic() - began)
+        log.info("job control released in %.1f s", time.monotonic() - began)
 
     def _wait(self, seconds: float | None) -> None:
         self.wake.wait(seconds)
@@ -119,11 +119,11 @@ class Reconciler:
         """Whether this service's cluster runs the jobs."""
         led, leads = self.lease.held, self.lease.take()
         if led and not leads:
-            log.warning("the lease on the jobs was lost: this service's workers end")
+            log.warning("lost the lease on jobs: stopping this service's workers")
             self._submitted.clear()
             self.cluster.close()
         if leads == self._waiting:
-            log.info("jobs are run here" if leads else "another service on this database runs the jobs")
+            log.info("running jobs" if leads else "another service with this database runs the jobs")
             self._waiting = not leads
         return leads
 
@@ -131,7 +131,7 @@ class Reconciler:
         try:
             self.lease.release()
         except PhonechainError as error:
-            log.warning("the lease on the jobs ends by itself: %s", error)
+            log.warning("could not release the lease on jobs; it will expire: %s", error)
 
     def _reconcile(self, jobs: list[Job]) -> None:
         states = self.cluster.states(job.id for job in jobs)

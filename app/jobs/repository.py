@@ -1,13 +1,13 @@
-"""The job table's verbs. Each is one transaction; together they are all that ever changes a job.
+"""Every change of a job. Each is one transaction; nothing else changes the table of jobs.
 
     queued -> running -> succeeded | failed
        |         |
        |         +-> cancelling -> cancelled
        +-----------> cancelled
 
-A job ends once: every step names the states that it may come from, and an execution of a job also names its attempt, so
-that one which was thought dead and comes back late changes nothing. Each verb that changes what a person can see also
-writes an event, numbered without gaps under the lock of the job's row.
+A job ends once: every change names the states from which it is allowed, and an execution of a job also names its attempt, so
+that one that was thought dead and returns late changes nothing. Every visible change also writes an event, numbered without
+gaps under the lock of the job's row.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ from phonechain.app.storage.tables import (
 
 
 class Fenced(Exception):
-    """This execution is no longer the job's: a newer one has it, or it has ended."""
+    """This execution no longer owns the job: a newer one does, or the job has ended."""
 
 
 class Cancelled(Exception):
-    """The job was asked to end."""
+    """The job is being cancelled."""
 
 
 def event_data(job: Job) -> dict[str, Any]:
-    """What an event about a job carries."""
+    """The data of an event about a job."""
     return {"state": job.state, "progress": progress_to_json(job), "failed_files": job.failed_files}
 
 
@@ -64,7 +64,7 @@ def progress_to_json(job: Job) -> dict[str, Any]:
 
 
 def job_to_json(job: Job) -> dict[str, Any]:
-    """A job as it is answered."""
+    """A job as JSON for the interface."""
     links = {"self": f"/jobs/{job.id}", "events": f"/jobs/{job.id}/events", "errors": f"/jobs/{job.id}/errors"}
     if job.state in TERMINAL and (job.result is not None or job.kind in SPLIT):
         links["result"] = f"/jobs/{job.id}/result"
@@ -89,7 +89,7 @@ def job_to_json(job: Job) -> dict[str, Any]:
 
 
 def _request_to_json(job: Job) -> dict[str, Any]:
-    """What was asked for, as it is job_to_json: without where blobs lie."""
+    """The request of a job, without the digests of blobs."""
     spec: Mapping[str, Any] = job.spec
     hidden = ("part", "parts", "total", "corpus_name")
     out = {k: v for k, v in spec.items() if k not in hidden and v not in (None, {}, [], "")}
@@ -139,7 +139,7 @@ def get(db: Database, id: str, owner: str | None = None) -> Job:
 
 
 def cancel(db: Database, id: str, owner: str | None = None) -> Job:
-    """Ask a job, of the key `owner` if given, to end; one that has ended stays as it is.
+    """Cancel a job, of the key `owner` if given; one that has ended stays as it is.
 
     Raises:
         UnknownJob.
@@ -157,7 +157,7 @@ def cancel(db: Database, id: str, owner: str | None = None) -> Job:
 
 
 def delete_job(db: Database, id: str) -> list[str]:
-    """Forget a job that has ended, with the files that came with it; the blobs that it had.
+    """Delete a finished job and its uploaded files; returns the blobs that it had.
 
     Raises:
         UnknownJob. NoResult: it has not ended.
@@ -178,7 +178,7 @@ def delete_job(db: Database, id: str) -> list[str]:
 
 
 def delete_events(db: Database, moment: float) -> int:
-    """Delete the events before a moment of jobs that have ended, but for the last of each; how many."""
+    """Delete the events before a moment of finished jobs, except the last of each; returns how many."""
     last = select(Job.id).where(Job.id == Event.job, Job.state.in_(TERMINAL), Job.event > Event.number).exists()
     with db.write() as session:
         gone = session.execute(
@@ -188,7 +188,7 @@ def delete_events(db: Database, moment: float) -> int:
 
 
 def delete_replays(db: Database, moment: float) -> int:
-    """Delete Idempotency-Keys that came before a moment; how many."""
+    """Delete Idempotency-Keys older than a moment; returns how many."""
     with db.write() as session:
         gone = session.execute(delete(Replay).where(Replay.at < moment))
     return int(gone.rowcount)  # type: ignore[attr-defined]
@@ -222,7 +222,7 @@ def count_submission(db: Database, job: Job, limit: int) -> bool:
 
 
 def describe_stall(times: int) -> dict[str, Any]:
-    """The error of a job that cannot get on, as a problem document."""
+    """The problem document of a job that makes no progress."""
     from phonechain.app.problems import documents as problems
     from phonechain.app.problems.errors import JobStalled
 
@@ -248,7 +248,7 @@ def close_cancelled(db: Database, grace: float) -> list[str]:
 
 
 def claim(db: Database, id: str) -> Job | None:
-    """Take a job up: it is running, and this attempt is the only one that may write. None where it is not to be run."""
+    """Start a new attempt at a job, the only one that may write; None if the job is not to be run."""
     with db.write() as session:
         return _change(
             session,
@@ -270,7 +270,7 @@ def begin(db: Database, id: str, total: int, unit: str) -> None:
 
 
 def check_wanted(db: Database, id: str, attempt: int | None = None) -> None:
-    """Raises Cancelled, Fenced: the execution is to stop."""
+    """Raises Cancelled or Fenced if the execution is to stop."""
     with db.read() as session:
         row = session.execute(select(Job.state, Job.attempt).where(Job.id == id)).one_or_none()
     if row is not None and row.state in (CANCELLING, CANCELLED):
@@ -280,7 +280,7 @@ def check_wanted(db: Database, id: str, attempt: int | None = None) -> None:
 
 
 def update_progress(db: Database, id: str, attempt: int, *, finished: bool = False, **values: Any) -> None:
-    """Say how far a job is; `finished`: something was done that will not have to be done again.
+    """Write the progress of a job; `finished` says that some work is done for good.
 
     Raises:
         Cancelled, Fenced.
@@ -294,7 +294,7 @@ def update_progress(db: Database, id: str, attempt: int, *, finished: bool = Fal
 
 
 def add_file_errors(db: Database, id: str, attempt: int, rows: Sequence[FileError]) -> None:
-    """Keep what is wrong with single files, once a file. Raises Fenced, Cancelled."""
+    """Add errors of single files, once per file. Raises Fenced, Cancelled."""
     with db.write() as session:
         there = set(session.scalars(select(FileError.index).where(FileError.job == id)))
         new = [row for row in rows if row.index not in there]
@@ -365,7 +365,7 @@ def fail(db: Database, id: str, attempt: int | None, error: dict[str, Any]) -> N
 
 
 def finish_cancelled(db: Database, id: str, result: dict[str, Any] | None = None) -> bool:
-    """A job that was asked to end has done so. What was finished stays; False if the job had ended before."""
+    """End a job that is being cancelled. Finished work stays; False if the job had already ended."""
     more = {} if result is None else {"result": result}
     with db.write() as session:
         where = [Job.id == id, Job.state == CANCELLING]

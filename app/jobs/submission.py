@@ -124,8 +124,8 @@ def _check_segments(corpus: Corpus, kind: str) -> None:
     """Raises InvalidRequest for a corpus whose recordings have no segments."""
     if (holds := corpus.options.get("holds") or "segments") != "segments":
         raise InvalidRequest(
-            f"a job of kind {kind} reads a corpus of segments; this one was taken in with holds={holds}: "
-            "align or recognise it first",
+            f"a job of kind {kind} needs a corpus of segments; this one was added with holds={holds}: align or recognise it "
+            "first",
             pointer="corpus", value=holds,
         )  # fmt: skip
 
@@ -143,7 +143,7 @@ def _align_spec(
         if holds == "sound" or (asked.refine and holds != "segments"):
             wanted = "segments" if asked.refine else "transcripts or segments"
             raise InvalidRequest(
-                f"expected a corpus of {wanted} to align, got one that was taken in with holds={holds}",
+                f"expected a corpus of {wanted} to align, got one that was added with holds={holds}",
                 pointer="corpus", value=holds,
             )  # fmt: skip
         options |= asked.model_dump(include={"refine", "spread", "phones", "language", "oov"})
@@ -222,7 +222,7 @@ def _find_replay(session: Session, key: Key) -> Answer | None:
     if row is None:
         return None
     if row.body != key.body:
-        raise KeyReused("this Idempotency-Key came with another request before")
+        raise KeyReused("this Idempotency-Key was already used for a different request")
     id = row.answer["id"]
     if session.get(Job, id) is None:
         raise JobGone(

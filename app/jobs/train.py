@@ -125,7 +125,7 @@ def _score(
     try:
         scored = score(labeler, labeler.held_out_, progress=report.event)
     except CorpusError as error:  # no segment held out has a label of the model: nothing to tell
-        log.warning("the held-out part cannot be scored: %s", error)
+        log.warning("cannot score the held-out part: %s", error)
         return {}
     about = {"corpus": {"id": spec["corpus"], "name": spec["corpus_name"], "split": "held out"}}
     return retry_database(scores.keep, workspace, scored, about)
@@ -207,7 +207,7 @@ def _keep_partial(workspace: Workspace, job: Job, labeler: PhoneLabeler) -> None
             }  # fmt: skip
             retry_database(repository.finish_cancelled, workspace.db, job.id, result)
     except (PhonechainError, OSError) as error:  # a full disk, say: the cancel is not held up by it
-        log.warning("job %s: what was trained before the cancel is lost: %s", job.id, error)
+        log.warning("job %s: could not save the partly trained model: %s", job.id, error)
 
 
 def split_of(utterances: list[Utterance], spec: dict[str, Any]) -> tuple[list[Utterance], list[Utterance] | None]:

@@ -1,4 +1,4 @@
-"""Webhooks after the Standard Webhooks specification: a signed POST when a job has ended, tried again with patience.
+"""Webhooks after the Standard Webhooks specification: a signed POST when a job has ended, and repeated with growing intervals.
 
 Headers `webhook-id`, `webhook-timestamp`, `webhook-signature`; what is signed is `id.timestamp.body`, by HMAC-SHA256,
 in base64 behind `v1,`. The id is the same at every try, so a receiver can tell a repetition.
@@ -29,7 +29,7 @@ from phonechain.app.storage.tables import Job
 from phonechain.features.errors import PhonechainError
 
 TRIES = (5, 300, 1800, 7200, 18_000, 36_000, 50_400, 72_000)
-"""Seconds between tries, with growing patience: about two days in all."""
+"""Seconds between tries, with growing intervals: about two days in all."""
 GLOBAL_UNICAST = ipaddress.ip_network("2000::/3")
 """The only IPv6 addresses of the internet at large (IANA's registry); other ranges are local, or carry IPv4 addresses."""
 NAT64 = ipaddress.ip_network("64:ff9b::/96")
@@ -74,17 +74,17 @@ class WebhookSender:
                         self._called.add(host)
                         self._calls.submit(self._deliver, host, job)
             except PhonechainError as error:
-                log.warning("webhooks wait: %s", error)
+                log.warning("webhooks are waiting: %s", error)
             except Exception:
-                log.exception("a webhook failed; the others go on")
+                log.exception("error in a webhook; others continue")
 
     def _deliver(self, host: str, job: Job) -> None:
         try:
             deliver(self.db, job, repository.job_to_json(job), self.secret, self.private)
         except PhonechainError as error:
-            log.warning("webhooks wait: %s", error)
+            log.warning("webhooks are waiting: %s", error)
         except Exception:
-            log.exception("a webhook failed; the others go on")
+            log.exception("error in a webhook; others continue")
         finally:
             self._called.discard(host)
 
@@ -169,7 +169,7 @@ def call(url: str, body: bytes, headers: dict[str, str], private: bool) -> int:
     extensions = {"sni_hostname": parts.hostname}
     with httpx.Client(timeout=TIMEOUT, follow_redirects=False, trust_env=False) as client:
         request = client.build_request("POST", pinned, content=body, headers=headers, extensions=extensions)
-        answer = client.send(request, stream=True)  # the body of the answer is nobody's business
+        answer = client.send(request, stream=True)  # the body of the answer is not read
         answer.close()
         return answer.status_code
 

@@ -165,7 +165,7 @@ class ModelCatalog:
         self._known: dict[str, tuple[float, ModelVersion | None]] = {}
         self._loaded: OrderedDict[str, Entry] = OrderedDict()
         self._files: dict[str, ModelFile] = {}
-        """The files of models that the service came with, once a job has needed them."""
+        """The files of models loaded at start-up, once a job has needed them."""
         self._lock = threading.Lock()
 
     async def get(self, name: str) -> Entry:
@@ -287,5 +287,5 @@ class ModelCatalog:
             return [*self.registry, *self._loaded.values()]
 
     def invalidate(self) -> None:
-        """A stored version or an alias has changed."""
+        """Forget lookups, because a stored version or an alias has changed."""
         self._shared.models[self._shared.number] += 1

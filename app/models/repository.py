@@ -96,7 +96,7 @@ def list_all(db: Database) -> tuple[list[ModelVersion], list[Alias]]:
 
 
 def set_alias(db: Database, alias: str, wanted: str) -> Alias:
-    """Let `alias` stand for the version that `wanted` names now. Raises UnknownModel, InvalidRequest."""
+    """Point `alias` at the version that `wanted` names now. Raises UnknownModel, InvalidRequest."""
     check_name(alias, "alias")
     with db.write() as session:
         row = find(session, wanted)
@@ -106,7 +106,7 @@ def set_alias(db: Database, alias: str, wanted: str) -> Alias:
 
 
 def delete_alias(db: Database, alias: str) -> None:
-    """Forget an alias. Raises UnknownModel."""
+    """Delete an alias. Raises UnknownModel."""
     with db.write() as session:
         gone = session.execute(delete(Alias).where(Alias.alias == alias))
         if not gone.rowcount:  # type: ignore[attr-defined]
@@ -114,7 +114,7 @@ def delete_alias(db: Database, alias: str) -> None:
 
 
 def remove(db: Database, name: str, version: str) -> str:
-    """Forget a version; the blob of its file.
+    """Delete a version; returns the blob of its file.
 
     Raises:
         UnknownModel. ModelInUse: an alias or an unfinished job needs it.

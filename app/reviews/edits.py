@@ -14,7 +14,7 @@ from phonechain.features.annotation.base import excerpt
 from phonechain.features.segments import ROUNDING
 
 SHORTEST = 0.001
-"""Seconds that a segment keeps at least when its boundaries move."""
+"""Minimum length in seconds of a segment whose boundaries move."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ def plan_label(sheet: Sheet, id: int, label: str | None) -> Change:
 
 
 def plan_accept(sheet: Sheet, id: int, reviewed: bool = True) -> Change:
-    """Let the segment's label stand."""
+    """Accept the segment's label."""
     return _replace(sheet, sheet.find(id), reviewed=reviewed)
 
 

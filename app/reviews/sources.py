@@ -99,7 +99,7 @@ def read_others(workspace: Workspace, corpus_id: str, owner: str | None) -> tupl
 def _check_segments(corpus: Corpus, pointer: str) -> None:
     if (holds := corpus.options.get("holds") or "segments") != "segments":
         raise InvalidRequest(
-            f"expected a corpus of segments, got one that was taken in with holds={holds}: align or recognise it first",
+            f"expected a corpus of segments, got one that was added with holds={holds}: align or recognise it first",
             pointer=pointer,
             value=holds,
         )

@@ -161,7 +161,7 @@ class Database:
             away = away or (state or "08")[:2] in ("08", "57", "53")
         if away and "no such" not in said and "syntax error" not in said:
             return DatabaseAway(
-                f"the database does not answer: {' '.join(said.split())[:200]}", retry_after=self.retry_after
+                f"the database does not respond: {' '.join(said.split())[:200]}", retry_after=self.retry_after
             )
         return error
 

@@ -41,7 +41,7 @@ def create(db: Database, name: str, scopes: Sequence[str], *, admin_key: bool) -
         if not admin_key and "admin" not in scopes:
             in_use = session.scalars(select(ApiKey.scopes).where(ApiKey.revoked.is_(None)))
             if not any("admin" in given for given in in_use):
-                detail = "the first key needs the scope admin: with another one, nobody could make or revoke keys"
+                detail = "the first key needs the scope admin; otherwise nobody could create or revoke keys"
                 raise InvalidRequest(detail, pointer="scopes")
         session.add(row)
     return row, key
@@ -60,7 +60,7 @@ def list_active(db: Database) -> list[ApiKey]:
 
 
 def revoke(db: Database, id: str) -> None:
-    """From now on the key is good for nothing. Raises UnknownKey."""
+    """Make a key invalid from now on. Raises UnknownKey."""
     with db.write() as session:
         found = session.execute(
             update(ApiKey).where(ApiKey.id == id, ApiKey.revoked.is_(None)).values(revoked=time.time())

@@ -59,7 +59,7 @@ class BlobHolds:
             for digest in self._digests:
                 _remove(self._plain, digest, self._id)
         except (DatabaseAway, StorageFull) as error:
-            log.warning("files are left to be collected: %s", error)
+            log.warning("unused files will be collected later: %s", error)
         self._digests.clear()
 
 

@@ -1,6 +1,6 @@
 """The tables, as SQLAlchemy 2 classes. Times are seconds since 1970 (UTC); sizes are bytes.
 
-The row of a job is the truth about it: what Dask knows can be lost at any time and is made anew from here.
+The row of a job is authoritative: what Dask knows can be lost at any time, and is restored from here.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Corpus(Base):
     problem_count: Mapped[int] = mapped_column(Integer)
     notices: Mapped[list[dict[str, Any]]] = mapped_column(JSON)
     hidden: Mapped[bool] = mapped_column(Boolean, default=False)
-    """Made of files that came with one job: not listed."""
+    """Made from the files uploaded with one job; not listed."""
     owner: Mapped[str] = mapped_column(String(40), default="")
     """The API key that brought it; empty where no keys were in use."""
     bytes: Mapped[int] = mapped_column(BigInteger, default=0)

@@ -36,7 +36,7 @@ class Workspace:
 
     @classmethod
     def for_task(cls, given: Mapping[str, Any]) -> Workspace:
-        """The workspace that came with a task, or this worker's own."""
+        """The workspace of a task, or this worker's own if it has one."""
         own = {name: os.environ[variable] for name, variable in OWN.items() if os.environ.get(variable)}
         return cls(**{**given, **own})
 

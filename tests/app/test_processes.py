@@ -134,7 +134,7 @@ def test_what_one_process_counts_all_show(tmp_path: Path) -> None:
             assert metric(service, "phonechain_queue_taken") == 0
         killed = serving(service)[-1]
         os.kill(killed, signal.SIGKILL)
-        within(60, lambda: "another takes its place" in service.text and len(serving(service)) == 2)
+        within(60, lambda: "starting another" in service.text and len(serving(service)) == 2)
         assert killed not in serving(service)
         with ThreadPoolExecutor(8) as pool:
             assert set(pool.map(lambda _: classify(service), range(8))) == {200}

@@ -1,4 +1,4 @@
-"""`/corpora`: recordings with their segmentations, taken in and counted."""
+"""`/corpora`: adding, listing and deleting corpora."""
 
 from __future__ import annotations
 

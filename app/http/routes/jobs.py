@@ -103,7 +103,7 @@ async def create(
 async def _receive(
     request: Request, services: Services, workspace: Workspace
 ) -> tuple[Mapping[str, Any], Corpus | None, list[str]]:
-    """(the request, a corpus of the files that came with it, their digests)."""
+    """(the request, a corpus of its uploaded files, their digests)."""
     kind = request.state.media_type
     if kind == "application/json":
         return uploads.parse_object(await request.body()), None, []
@@ -174,7 +174,7 @@ def cancel(id: str, services: ServicesDep, db: DatabaseDep, owner: OwnerDep) -> 
 
 @router.delete("/{id}", summary="Delete a finished job", status_code=204, responses=refusals(404, 409, 422, 503))
 def delete(id: str, services: ServicesDep, db: DatabaseDep) -> Response:
-    """Its row, events, errors and answers, and the files that came with it. A model that it made stays."""
+    """Deletes its row, events, errors, answers and uploaded files. A trained model stays."""
     references.drop(services.workspace, *repository.delete_job(db, id))
     return Response(status_code=204)
 

@@ -161,7 +161,7 @@ def test_a_write_that_raises_leaves_nothing(database: Database) -> None:
 
 def test_a_database_that_is_away_is_said_to_be() -> None:
     away = Database("postgresql://nobody@127.0.0.1:9/nothing")
-    with pytest.raises(DatabaseAway, match="the database does not answer"), away.read() as session:
+    with pytest.raises(DatabaseAway, match="the database does not respond"), away.read() as session:
         session.execute(select(1))
     nowhere = Database("sqlite:////nonexistent-folder/a.db")
     with pytest.raises(DatabaseAway), nowhere.read() as session:
