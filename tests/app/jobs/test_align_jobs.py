@@ -152,7 +152,7 @@ def test_ones_own_dictionary_goes_with_the_job(service: Client, transcribed: dic
     [
         (
             {"kind": "label"},
-            "a job of kind label reads a corpus of segments; this one was taken in with holds=transcripts",
+            "a job of kind label needs a corpus of segments; this one was added with holds=transcripts",
         ),
         ({"kind": "evaluate"}, "align or recognise it first"),
         ({"kind": "train", "name": "x"}, "align or recognise it first"),
