@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from phonechain.features.audio.utterances import decode_utterance
 from phonechain.features.errors import PhonechainError
 from phonechain.features.segments import Segment, Utterance
-from phonechain.model.segmental.aligner import MAX_SECONDS, PhoneAligner
+from phonechain.model.segmental.aligner import LONGEST_SECONDS, PhoneAligner
 
 SPREAD = 0.03
 """Seconds (a standard deviation) by which given boundaries may be off."""
@@ -63,7 +63,7 @@ def check_boundaries(
     Raises:
         PhonechainError: its sound cannot be used, its labels are not the model's, or its segments are in no order.
     """
-    sound = decode_utterance(utterance, rate=aligner.features_.rate, max_seconds=MAX_SECONDS)
+    sound = decode_utterance(utterance, rate=aligner.features_.rate, max_seconds=LONGEST_SECONDS)
     answer = aligner.refine(sound, utterance.segments, spread=spread, window=window)
     found, places = [], {round(s.start, 6): n for n, s in enumerate(utterance.segments)}
     for n, phone in enumerate(answer.phones):

@@ -46,7 +46,7 @@ MAX_SECONDS = 60.0
 """Longest recording that is aligned or recognised in one piece (s)."""
 
 LONGEST_SECONDS = 7200.0
-"""Longest recording that is aligned to words or recognised, in windows (s); the match of its phones grows with the square."""
+"""Longest recording that is aligned to words, refined or recognised, in windows (s): matching its phones grows with the square."""
 
 MAX_RATE = 30.0
 """Phones per second; nobody speaks faster."""
@@ -175,6 +175,8 @@ class PhoneAligner:
         """
         filled = fill_gaps(segments, self.silence)
         self._check_phones({s.label for s in filled if s.label is not None})
+        if self._is_long(audio):
+            return long.refine(self, audio, filled, spread=spread, window=window)
         graph = graphs.phone_graph([self.index(s.label or "") for s in filled])
         sound = self._encode(audio)
         starts = torch.tensor([s.start for s in filled], dtype=torch.float64) - self.shift_
@@ -275,7 +277,7 @@ class PhoneAligner:
         network = self._require_network()
         if audio.duration > MAX_SECONDS:
             raise SettingsError(
-                f"the recording lasts {audio.duration:.1f} s; phones in order and given boundaries take at most "
+                f"the recording lasts {audio.duration:.1f} s; phones in order take at most "
                 f"{MAX_SECONDS:.0f} s: cut it at pauses",
                 pointer="audio", value=audio.duration, limit=MAX_SECONDS,
             )  # fmt: skip

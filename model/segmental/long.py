@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from phonechain.features.audio.reader import Audio
 from phonechain.features.errors import Notice, TranscriptError
+from phonechain.features.segments import Segment
 from phonechain.model.segmental import anchors, assembly
 from phonechain.model.segmental.anchors import Stretch
 from phonechain.model.segmental.answers import AlignedPhone, AlignedWord, Alignment, Recognition, Unmatched
@@ -121,6 +122,32 @@ def align(aligner: PhoneAligner, audio: Audio, words: Sequence[Word]) -> Alignme
     if planned.silent_end:
         joined.pause(audio.duration)
     return joined.alignment(audio.duration, unmatched)
+
+
+def refine(
+    aligner: PhoneAligner, audio: Audio, segments: Sequence[Segment], *, spread: float, window: float
+) -> Alignment:
+    """Refine the boundaries of a recording of any length, in windows that begin in given silences.
+
+    Args:
+        segments: without gaps, from the recording's start.
+
+    Raises:
+        SettingsError: more than a window of them without a silence. Otherwise as `PhoneAligner.refine`.
+    """
+    silent = {y for y in {s.label or "" for s in segments} if aligner.spell(y) == aligner.silence}
+    quiet = [n for n, s in enumerate(segments) if (s.label or "") in silent and s.end - s.start >= QUIET]
+    middles = [((segments[n].start + segments[n].end) / 2, n) for n in quiet]
+    chosen = _choose(0.0, audio.duration, [(t, t, n) for t, n in middles])
+    joined = _Joined(aligner.silence)
+    edges = [(0.0, 0), *((t, n) for t, _, n in chosen), (audio.duration, len(segments) - 1)]
+    for (start, first), (end, last) in itertools.pairwise(edges):
+        own = [
+            Segment(max(s.start, start) - start, min(s.end, end) - start, s.label) for s in segments[first : last + 1]
+        ]
+        found = aligner.refine(cut(audio, start, end), own, spread=spread, window=window)
+        joined.add(Window(start, end, (0, 0), True), found)
+    return joined.alignment(audio.duration, [])
 
 
 def _try(aligner: PhoneAligner, audio: Audio, window: Window, words: Sequence[Word]) -> Alignment | None:
@@ -338,8 +365,11 @@ class _Joined:
 
 def _moved(phone: AlignedPhone, seconds: float, words: int) -> AlignedPhone:
     start, end, low, high = (round(t + seconds, 4) for t in (phone.start, phone.end, phone.start_low, phone.start_high))
-    word = None if phone.word is None else phone.word + words
-    return replace(phone, start=start, end=end, start_low=low, start_high=high, word=word)
+    return replace(
+        phone, start=start, end=end, start_low=low, start_high=high,
+        word=None if phone.word is None else phone.word + words,
+        given_start=None if phone.given_start is None else round(phone.given_start + seconds, 6),
+    )  # fmt: skip
 
 
 def _text(words: Sequence[Word]) -> str:

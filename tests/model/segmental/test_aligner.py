@@ -117,7 +117,7 @@ def test_what_cannot_be_aligned_is_one_readable_line(aligner, audio, reference):
     with pytest.raises(PhoneSetError, match=r"phones that the model knows \(AA AE .*\), got XX ZZ"):
         aligner.align_phones(audio, ["AA", "ZZ", "XX"])
     long = replace(audio, samples=np.zeros(61 * 16000, np.float32), source_samples=None)
-    with pytest.raises(SettingsError, match="phones in order and given boundaries take at most 60 s"):
+    with pytest.raises(SettingsError, match="phones in order take at most 60 s"):
         aligner.align_phones(long, ["AA", "SIL"])
     with pytest.raises(SettingsError, match="lasts 7201 s; at most 7200 s"):
         aligner.recognize(replace(audio, samples=np.zeros(7201 * 10, np.float32), rate=10, source_samples=None))

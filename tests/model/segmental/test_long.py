@@ -12,6 +12,7 @@ from phonechain.app.alignment.transcripts import pronouncer_of
 from phonechain.features.annotation import read
 from phonechain.features.audio.reader import Audio, decode
 from phonechain.features.errors import TranscriptError
+from phonechain.features.segments import Segment
 from phonechain.features.words.dictionary import Pronunciation
 from phonechain.model import ALIGNMENT, pretrained_path
 from phonechain.model.segmental import long
@@ -31,6 +32,7 @@ class Sentence:
     start: float
     end: float
     starts: list[float]
+    labels: list[Segment]
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +51,8 @@ def spoken(aligner: PhoneAligner) -> tuple[Audio, list[Sentence]]:
         text = [Word(f"{path.stem}-{k}", [Pronunciation(part)]) for k, part in enumerate(parts)]
         starts = [at + w.start for w in aligner.align(audio, text).words]
         end = at if n == NO_SOUND else at + len(audio.samples) / RATE
-        found.append(Sentence(text, at, end, starts))
+        labels = [Segment(at + s.start, at + s.end, s.label) for t in tiers if t.name == "phones" for s in t.entries]
+        found.append(Sentence(text, at, end, starts, labels))
         if n != NO_SOUND:
             sounds.append(audio.samples)
         at = end
@@ -125,6 +128,21 @@ def test_recognition_goes_on_over_the_windows(aligner, spoken, answer):
     assert all(a.end == pytest.approx(b.start) for a, b in itertools.pairwise(found.phones))
     count = sum(p.label != "SIL" for p in answer.phones)
     assert 0.8 * count < sum(p.label != "SIL" for p in found.phones) < 1.3 * count
+
+
+def test_given_boundaries_come_nearer_over_the_windows(aligner, spoken, pieces):
+    audio, sentences = spoken
+    labels = [s for n, sentence in enumerate(sentences) if n != NO_SOUND for s in sentence.labels]
+    true = np.array([s.start for s in labels])
+    moved = np.maximum.accumulate(true + np.r_[0.0, np.random.default_rng(1).normal(0.0, 0.03, len(true) - 1)])
+    moved = np.minimum(moved, audio.duration - 0.01)
+    given = [Segment(a, b, s.label) for a, b, s in zip(moved, [*moved[1:], audio.duration], labels, strict=True)]
+    found = aligner.refine(audio, given).phones
+    assert [p.given_start for p in found] == pytest.approx(list(moved), abs=1e-5)
+    assert [p.label for p in found] == [aligner.spell(s.label or "") for s in given]
+    off = np.array([p.start for p in found]) - true
+    assert np.abs(off).mean() < 0.6 * np.abs(moved - true).mean()
+    assert all(a.end == pytest.approx(b.start) for a, b in itertools.pairwise(found))
 
 
 def test_text_of_something_else_is_refused(aligner, spoken):
