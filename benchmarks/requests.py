@@ -164,7 +164,7 @@ def bare(path: Path, count: int) -> tuple[float, float]:
     from phonechain.app.http.answers import render
     from phonechain.app.http.routes.classify import parse_request, prepare
     from phonechain.app.http.uploads import File, Upload
-    from phonechain.app.labelling.batcher import Scored, set_threads
+    from phonechain.app.labelling.batcher import LabelledUtterance, set_threads
     from phonechain.app.labelling.pipeline import label_sequences
     from phonechain.app.models.catalog import Entry
     from phonechain.app.settings import Settings
@@ -192,7 +192,7 @@ def bare(path: Path, count: int) -> tuple[float, float]:
             mode=mode,
         )
         after = time.perf_counter()
-        render(asked, entry, ready, Scored(labelled, 0.0, after - before, 1), begun, before - begun, {})
+        render(asked, entry, ready, LabelledUtterance(labelled, 0.0, after - before, 1), begun, before - begun, {})
         whole.append(time.perf_counter() - begun)
         model.append(after - before)
     return 1e3 * statistics.median(whole[5:]), 1e3 * statistics.median(model[5:])

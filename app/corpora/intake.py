@@ -82,7 +82,7 @@ def from_list(
     speakers: set[str] = set()
     count = 0
 
-    def checked() -> Iterator[Line]:
+    def check_lines() -> Iterator[Line]:
         nonlocal count
         ids: set[str] = set()
         for number, raw in enumerate(lines, 1):
@@ -102,7 +102,7 @@ def from_list(
             yield line
 
     with workspace.store.writing() as file:
-        for data in manifest.render(checked()):
+        for data in manifest.render(check_lines()):
             file.write(data)
     if not count:
         raise CorpusError("expected a list with at least one utterance, got none")

@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from phonechain.app.labelling import conversion
 from phonechain.app.labelling import pipeline as labelling
-from phonechain.app.labelling.batcher import Scored
+from phonechain.app.labelling.batcher import LabelledUtterance
 from phonechain.app.labelling.lanes import SEGMENTS_PER_SECOND, estimate_seconds
 from phonechain.app.labelling.pipeline import Prepared
 from phonechain.app.models.catalog import Entry
@@ -67,7 +67,7 @@ def render(
     asked: ClassifyRequest,
     entry: Entry,
     ready: Prepared,
-    scored: Scored,
+    scored: LabelledUtterance,
     begun: float,
     spent: float,
     more: dict[str, Any],
@@ -86,7 +86,7 @@ def to_json(
     asked: ClassifyRequest,
     entry: Entry,
     ready: Prepared,
-    scored: Scored,
+    scored: LabelledUtterance,
     begun: float,
     spent: float,
     more: dict[str, Any],

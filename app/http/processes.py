@@ -89,7 +89,7 @@ class _Supervisor:
                 for number in range(1, self.shared.processes):
                     if (report := self._start(number, before)) is not None:
                         return report
-            for child in self._ended():
+            for child in self._reap():
                 again = not self._stopping and self._may_start_again(child, announced)
                 if again and (report := self._start(child.number, before)) is not None:
                     return report
@@ -141,7 +141,7 @@ class _Supervisor:
                         child.ready = True
                         self._failures = 0
 
-    def _ended(self) -> list[_Child]:
+    def _reap(self) -> list[_Child]:
         ended = []
         for pid in list(self._children):
             found, status = os.waitpid(pid, os.WNOHANG)

@@ -110,10 +110,10 @@ def run(workspace: Workspace, job: Job) -> None:
 def respell(utterances: list[Utterance], mapping: dict[str, str | None]) -> list[Utterance]:
     """The utterances with labels replaced by those of a map; null takes a label away, and its segment is not learnt from."""
 
-    def renamed(s: Segment) -> Segment:
+    def rename(s: Segment) -> Segment:
         return dataclasses.replace(s, label=mapping[s.label]) if s.label in mapping else s
 
-    return [dataclasses.replace(u, segments=[renamed(s) for s in u.segments]) for u in utterances]
+    return [dataclasses.replace(u, segments=[rename(s) for s in u.segments]) for u in utterances]
 
 
 def _score(

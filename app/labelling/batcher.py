@@ -47,7 +47,7 @@ class _Item:
     segments: list[Segment]
     n_best: int
     decode: Decoding
-    answer: asyncio.Future[Scored]
+    answer: asyncio.Future[LabelledUtterance]
     since: float
     mode: Mode
     starts: Sequence[int] = ()
@@ -84,7 +84,7 @@ class Slot:
 
 
 @dataclass(frozen=True, slots=True)
-class Scored:
+class LabelledUtterance:
     """The labels of one utterance; seconds spent waiting and in the model; utterances in its batch."""
 
     labelled: list[LabelledSegment]
@@ -193,13 +193,13 @@ class Batcher:
         starts: Sequence[int] = (),
         comparison: LabelComparison | None = None,
         mode: Mode | None = None,
-    ) -> asyncio.Future[Scored]:
+    ) -> asyncio.Future[LabelledUtterance]:
         """The labels of one utterance, from a batch with whatever else waits for the same model.
 
         At each index in `starts` a new sequence begins, over whose start the chain does not run; `comparison` says how the
         given labels are compared, `mode` over what features are normalised: by default as the model was trained for.
         """
-        answer: asyncio.Future[Scored] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[LabelledUtterance] = asyncio.get_running_loop().create_future()
         mode = mode or entry.model.normaliser.check_mode(None, known_speakers=False)
         item = _Item(entry, inputs, segments, n_best, decode, answer, time.perf_counter(), mode, starts, comparison)
         line = self._lines[item.size > LONG]
@@ -226,7 +226,7 @@ class Batcher:
                 outcomes = await loop.run_in_executor(line.pool, _label_batch, batch)
                 for item, outcome in zip(batch, outcomes, strict=True):
                     _set_outcome(item.answer, outcome)
-                spent = next((outcome.model for outcome in outcomes if isinstance(outcome, Scored)), None)
+                spent = next((outcome.model for outcome in outcomes if isinstance(outcome, LabelledUtterance)), None)
                 if spent is not None:
                     self._on_batch(len(batch), sum(len(item.segments) for item in batch), spent)
 
@@ -267,7 +267,7 @@ def _due_time(item: _Item) -> float:
     return item.since + DELAY * item.size
 
 
-def _label_batch(batch: Sequence[_Item]) -> list[Scored | Exception]:
+def _label_batch(batch: Sequence[_Item]) -> list[LabelledUtterance | Exception]:
     """Runs in the torch thread. A batch that fails is tried one by one: one utterance cannot fail the others."""
     begun = time.perf_counter()
     first = batch[0]
@@ -286,7 +286,9 @@ def _label_batch(batch: Sequence[_Item]) -> list[Scored | Exception]:
         return [outcome for item in batch for outcome in _label_batch([item])]
     spent = time.perf_counter() - begun
     return [
-        Scored([_trim_n_best(segment, item.n_best) for segment in labels], begun - item.since, spent, len(batch))
+        LabelledUtterance(
+            [_trim_n_best(segment, item.n_best) for segment in labels], begun - item.since, spent, len(batch)
+        )
         for item, labels in zip(batch, labelled, strict=True)
     ]
 
@@ -296,7 +298,7 @@ def _trim_n_best(segment: LabelledSegment, n_best: int) -> LabelledSegment:
     return segment if len(segment.n_best) <= n_best else replace(segment, n_best=segment.n_best[:n_best])
 
 
-def _set_outcome(answer: asyncio.Future[Scored], outcome: Scored | Exception) -> None:
+def _set_outcome(answer: asyncio.Future[LabelledUtterance], outcome: LabelledUtterance | Exception) -> None:
     if answer.done():
         return
     if isinstance(outcome, Exception):

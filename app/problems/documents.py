@@ -143,18 +143,18 @@ def respond(scope: Scope, body: dict[str, Any], headers: Mapping[str, str] | Non
 def install(app: FastAPI) -> None:
     """Make every error answer of `app` a problem document."""
 
-    async def domain(request: Request, error: Exception) -> Response:
+    async def answer_domain_error(request: Request, error: Exception) -> Response:
         headers = error.headers if isinstance(error, ServiceError) else None
         return respond(request.scope, _locate(document(error), request), headers)
 
-    async def invalid(request: Request, error: Exception) -> Response:
+    async def answer_invalid_request(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
         field = getattr(request.scope.get("route"), "body_field", None)
         kind = field.field_info.annotation if field is not None else None
         findings = [finding(str(e["loc"][0]), {**e, "loc": e["loc"][1:]}, kind) for e in error.errors()]
-        return await domain(request, invalid_request(findings))
+        return await answer_domain_error(request, invalid_request(findings))
 
-    async def http(request: Request, error: Exception) -> Response:
+    async def answer_http_error(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         kind = TYPES[_OF_STATUS.get(error.status_code, "http")]
         phrase = HTTPStatus(error.status_code).phrase
@@ -170,17 +170,17 @@ def install(app: FastAPI) -> None:
             body["title"] = phrase
         return respond(request.scope, body, headers)
 
-    async def unexpected(request: Request, error: Exception) -> Response:
+    async def answer_unexpected_error(request: Request, error: Exception) -> Response:
         return respond(request.scope, document(error))
 
-    async def gone(request: Request, error: Exception) -> Response:
+    async def answer_disconnected(request: Request, error: Exception) -> Response:
         return Response(status_code=499)  # nobody is left to read it; keeps the log free of a traceback
 
-    app.add_exception_handler(PhonechainError, domain)
-    app.add_exception_handler(RequestValidationError, invalid)
-    app.add_exception_handler(HTTPException, http)
-    app.add_exception_handler(ClientDisconnect, gone)
-    app.add_exception_handler(Exception, unexpected)
+    app.add_exception_handler(PhonechainError, answer_domain_error)
+    app.add_exception_handler(RequestValidationError, answer_invalid_request)
+    app.add_exception_handler(HTTPException, answer_http_error)
+    app.add_exception_handler(ClientDisconnect, answer_disconnected)
+    app.add_exception_handler(Exception, answer_unexpected_error)
 
 
 def _locate(body: dict[str, Any], request: Request) -> dict[str, Any]:

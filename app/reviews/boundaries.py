@@ -63,8 +63,8 @@ def write(found: FoundSegments, sound: str, transcript: tuple[bytes, str] | None
     if isinstance(source, Annotation) and transcript is not None:
         source = source if rate is None else at_rate_of(source, rate)
         if found.input == "refine":
-            return _refined(found, sound, source, *transcript, rate)
-        return _extended(found, sound, source, transcript[1], rate)
+            return _refine(found, sound, source, *transcript, rate)
+        return _extend(found, sound, source, transcript[1], rate)
     tiers = [Tier("phones", "interval", _phones(found))]
     if found.words:
         tiers.insert(0, Tier("words", "interval", _words(found)))
@@ -72,7 +72,7 @@ def write(found: FoundSegments, sound: str, transcript: tuple[bytes, str] | None
     return Written(data, f"{name_stem(sound)}.TextGrid", "phones")
 
 
-def _refined(found: FoundSegments, sound: str, source: Annotation, data: bytes, name: str, rate: int | None) -> Written:
+def _refine(found: FoundSegments, sound: str, source: Annotation, data: bytes, name: str, rate: int | None) -> Written:
     """The boundaries of the source's own tier moved; labels and everything else stay."""
     tier, _ = notation.choose_tier(source, found.tier)
     known = {s.given_start: s for s in found.segments if s.given_start is not None}
@@ -94,7 +94,7 @@ def _refined(found: FoundSegments, sound: str, source: Annotation, data: bytes, 
     return Written(out.data, name if to == source.format else f"{name_stem(name)}.TextGrid", tier.name)
 
 
-def _extended(found: FoundSegments, sound: str, source: Annotation, name: str, rate: int | None) -> Written:
+def _extend(found: FoundSegments, sound: str, source: Annotation, name: str, rate: int | None) -> Written:
     """The source with words and phones as further tiers, in its own format where that has room for them."""
     tiers = list(source.tiers)
     if found.words:

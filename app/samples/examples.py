@@ -50,7 +50,7 @@ def comparable(answer: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in answer.items() if key not in ("timing", "instance", "request_id")}
 
 
-async def made() -> dict[str, Any]:
+async def make() -> dict[str, Any]:
     """Every example: what is asked, and what the service answers."""
     app = create_app()
     good = json_request()
@@ -73,7 +73,7 @@ async def made() -> dict[str, Any]:
 
 def main() -> None:
     """Write the file and say so."""
-    examples = asyncio.run(made())
+    examples = asyncio.run(make())
     EXAMPLES.write_text(json.dumps(examples, ensure_ascii=False, indent=1) + "\n", "utf-8")
     print(f"wrote {EXAMPLES.name}: {', '.join(examples)}")
 

@@ -26,7 +26,7 @@ def check_formats(value: list[str]) -> list[str]:
     return list(dict.fromkeys(form.name for form in found if form is not None))
 
 
-class _Asked(BaseModel):
+class _JobOptions(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     corpus: str = Field(description="Id of the corpus.", max_length=40)
@@ -40,7 +40,7 @@ class _Asked(BaseModel):
     )
 
 
-class TrainJob(_Asked):
+class TrainJob(_JobOptions):
     """Train a model on a corpus; the result is a version of the model `name`."""
 
     kind: Literal["train"]
@@ -85,7 +85,7 @@ class TrainJob(_Asked):
     limits: Text = Field("", description="Limitations, for the model card.")
 
 
-class LabelJob(_Asked, FurtherAnswers):
+class LabelJob(_JobOptions, FurtherAnswers):
     """Label every utterance of a corpus. Answers beyond the labels are in the JSON rows and, except `hidden`, in tables in
     the zip.
     """
@@ -131,7 +131,7 @@ class LabelJob(_Asked, FurtherAnswers):
     _known = field_validator("formats")(check_formats)
 
 
-class RecognizeJob(_Asked):
+class RecognizeJob(_JobOptions):
     """Find the phones of every recording of a corpus. Experimental: the model's card says how many are wrong."""
 
     kind: Literal["recognize"]
@@ -170,7 +170,7 @@ class AlignJob(RecognizeJob):
     oov: Oov = Field(None, description=OOV)
 
 
-class EvaluateJob(_Asked):
+class EvaluateJob(_JobOptions):
     """Score a model on a labelled corpus."""
 
     kind: Literal["evaluate"]

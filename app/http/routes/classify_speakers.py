@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from phonechain.app.http.answers import ClassifyRequest, file_response, json_response, to_json
 from phonechain.app.labelling import speakers
-from phonechain.app.labelling.batcher import Scored, Slot
+from phonechain.app.labelling.batcher import LabelledUtterance, Slot
 from phonechain.app.labelling.extras import Extras
 from phonechain.app.labelling.pipeline import Prepared, check_count
 from phonechain.app.labelling.sequences import describe
@@ -68,7 +68,12 @@ def _prepare(asked: ClassifyRequest, entry: Entry, settings: Settings) -> list[P
 
 
 def _render(
-    asked: ClassifyRequest, entry: Entry, ready: list[Prepared], scored: list[Scored], begun: float, spent: float
+    asked: ClassifyRequest,
+    entry: Entry,
+    ready: list[Prepared],
+    scored: list[LabelledUtterance],
+    begun: float,
+    spent: float,
 ) -> Response:
     """The answer in the asked format. Runs in a thread."""
     options = asked.options
