@@ -1,6 +1,6 @@
 """`POST /classify`: one recording and its segmentation in, a label and a posterior for each segment out.
 
-The way of a request: `uploads.receive` reads its body, `schemas/classify` checks it; `pipeline.prepare_utterance` turns it
+The path of a request: `uploads.receive` reads its body, `schemas/classify` checks it; `pipeline.prepare_utterance` turns it
 into features, in a thread; `Batcher.label` has it labelled, in a batch; `answers.render` makes the answer, in a thread again.
 """
 
