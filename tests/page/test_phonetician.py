@@ -40,7 +40,7 @@ def folders(tmp_path: Path) -> tuple[Path, Path]:
 def test_from_a_few_labels_to_all_of_them(page: Any, service: Service, folders: tuple[Path, Path]) -> None:
     mine, rest = folders
     page.get_by_role("link", name="Train").click()
-    page.wait_for_selector(".drop")
+    page.get_by_text("Drop a corpus here").wait_for()  # the first view takes folders too
     page.set_input_files("input[data-folder]", str(mine))
     page.wait_for_selector("td.share", timeout=60_000)
     page.get_by_label("Epochs").fill("2")

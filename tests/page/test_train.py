@@ -41,7 +41,7 @@ def dropped(page: Any, tmp_path: Path) -> Any:
         "(HTMLMediaElement.prototype.play); window.heard = 0"
     )
     page.get_by_role("link", name="Train").click()
-    page.wait_for_selector(".drop")
+    page.get_by_text("Drop a corpus here").wait_for()  # the first view takes folders too
     page.set_input_files("input[data-folder]", str(files(tmp_path / "my <b>corpus")))
     page.wait_for_selector(".merge", timeout=120_000)
     return page
