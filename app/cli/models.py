@@ -51,10 +51,11 @@ def _list(as_json: bool) -> None:
 def _read_card(model: str) -> dict[str, Any]:
     """The card of a model of either kind. Raises ModelFileError."""
     from phonechain.model.files import modelfile
-    from phonechain.model.segmental.aligner import KIND, PhoneAligner
+    from phonechain.model.files.header import ALIGNMENT_KIND
+    from phonechain.model.segmental.aligner import PhoneAligner
 
     path = common.model_path(model)
-    if modelfile.read(path)[1].model.get("kind") == KIND:
+    if modelfile.read(path)[1].model.get("kind") == ALIGNMENT_KIND:
         return PhoneAligner.load(path).card_
     return dict(common.load_model(model).card_)
 

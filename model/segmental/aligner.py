@@ -18,7 +18,6 @@ from torch import Tensor
 
 from phonechain.features.audio.reader import Audio, resample
 from phonechain.features.errors import (
-    ModelFileError,
     PhonechainError,
     PhoneSetError,
     SettingsError,
@@ -28,7 +27,7 @@ from phonechain.features.mfcc import FeatureSettings, frames
 from phonechain.features.segments import Segment, Utterance
 from phonechain.model.files import modelfile
 from phonechain.model.files.header import ALIGNMENT_KIND
-from phonechain.model.segmental import fitting, long, passes, scaled, search, sums
+from phonechain.model.segmental import fitting, long, passes, scaled, search, storage, sums
 from phonechain.model.segmental import graph as graphs
 from phonechain.model.segmental.answers import Alignment, Recognition
 from phonechain.model.segmental.assembly import Assembly, fill_gaps
@@ -38,9 +37,6 @@ from phonechain.model.segmental.network import SemiCRF
 from phonechain.model.segmental.settings import SegmentalSettings, SegmentalTraining
 from phonechain.model.segmental.sums import NEVER
 from phonechain.model.segmental.transcripts import SILENCES, Word
-
-KIND = ALIGNMENT_KIND
-"""What a model file's header calls these models."""
 
 MAX_SECONDS = 60.0
 """Longest recording that is aligned or recognised in one piece (s)."""
@@ -384,51 +380,25 @@ class PhoneAligner:
         """What a person should know before using the model, JSON-serialisable."""
         card, origin = self.card, self.provenance_
         return {
-            "name": card.name, "version": self.version_, "kind": KIND, "description": card.description, "labels": self.labels_,
+            "name": card.name, "version": self.version_, "kind": ALIGNMENT_KIND,
+            "description": card.description, "labels": self.labels_,
             "licence": card.licence, "data": card.data, "limits": card.limits, "metrics": self.metrics_,
             "created": origin.created, "command": origin.command, "seed": origin.seed, "corpus": origin.corpus,
             "parameters": sum(p.numel() for p in self._require_network().parameters()),
         }  # fmt: skip
 
     def save(self, path: str | Path) -> PhoneAligner:
-        """Write the model file, whole or not at all."""
-        tensors = {f"network.{k}": v.detach().contiguous() for k, v in self._require_network().state_dict().items()}
-        header = modelfile.Header(
-            labels=tuple(self.labels_), provenance=self.provenance_, card=self.card, features=self.features_.to_dict(),
-            model={"kind": KIND, "model": self.model.to_dict(), "training": self.training.to_dict()},
-            calibration={"temperature": self.temperature_, "shift": self.shift_, "decoding": self.decoding_},
-            metrics=self.metrics_,
-        )  # fmt: skip
-        self.version_ = modelfile.write(path, tensors, header).version
+        """Write the model file atomically."""
+        self.version_ = storage.save(self, path)
         return self
 
     @classmethod
     def load(cls, source: str | Path | bytes, *, name: str | None = None) -> PhoneAligner:
-        """The aligner in a model file, which errors call `name` if given, else by its path.
+        """Load the aligner from a model file, which errors call `name` if given, else by its path.
 
         Raises:
-            ModelFileError: not a model file, damaged, or no alignment model.
+            ModelFileError: not a model file, a damaged one, or not an alignment model.
         """
-        tensors, header = modelfile.read(source, name=name)
-        if header.model.get("kind") != KIND:
-            shown = name or (str(source) if isinstance(source, str | Path) else "the given bytes")
-            raise ModelFileError(f"expected an alignment model, got {shown}, which labels given segments")
-        try:
-            aligner = cls(
-                SegmentalSettings.from_dict(header.model["model"]),
-                training=SegmentalTraining.from_dict(header.model["training"]),
-                features=FeatureSettings.from_dict(header.features),
-                card=header.card,
-            )
-            aligner.labels_ = list(header.labels)
-            aligner.network_ = SemiCRF(aligner.model, len(aligner.labels_))
-            aligner.network_.load_state_dict({k.removeprefix("network."): v.float() for k, v in tensors.items()})
-            aligner.network_.eval()
-            aligner.temperature_ = float(header.calibration["temperature"])
-            aligner.shift_ = float(header.calibration["shift"])
-            aligner.decoding_ = {str(k): float(v) for k, v in header.calibration["decoding"].items()}
-        except (SettingsError, KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:
-            reason = f"no {error}" if isinstance(error, KeyError) else str(error)
-            raise ModelFileError(f"expected a model file whose parts fit together, got: {reason}") from error
-        aligner.metrics_, aligner.provenance_, aligner.version_ = header.metrics, header.provenance, header.version
+        aligner = cls()
+        storage.restore(aligner, source, name=name)
         return aligner
