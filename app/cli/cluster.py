@@ -44,7 +44,7 @@ def worker(
 
     known = environment.load(scheduler=scheduler)
     if known.scheduler is None:
-        raise SettingsError("the address of the scheduler is missing: give it as ADDRESS or in PHONECHAIN_SCHEDULER")
+        raise SettingsError("no scheduler address: give ADDRESS or set PHONECHAIN_SCHEDULER")
     asyncio.run(_serve(known, processes or cores(), gpus, memory, host))
 
 

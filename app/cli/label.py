@@ -131,7 +131,9 @@ def label(
     extras = Extras(sequences, words, hidden)
     if audio.is_dir():
         if segments is not None:
-            raise SettingsError(f"SEGMENTS ({segments}) cannot be given with a folder: they lie beside its recordings")
+            raise SettingsError(
+                f"SEGMENTS ({segments}) cannot be used with a folder: they are read from beside its recordings"
+            )
         label_folder(
             audio, out, model, format, checked, doubtful, table, entropy=entropy, gop=gop, normalise=normalise,
             all_speakers=all_speakers, extras=extras,
@@ -139,7 +141,7 @@ def label(
         return
     common.check_file(audio, "a sound file")
     if segments is None:
-        raise SettingsError(f"SEGMENTS is missing: the segmentation of {audio}")
+        raise SettingsError(f"SEGMENTS is missing: expected the segmentation of {audio}")
     common.check_file(segments, "an annotation file")
     common.check_output(out)
     form = _output_format(format, out)

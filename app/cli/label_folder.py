@@ -111,7 +111,9 @@ def label_folder(
     mode = labeler.normalisation(normalise, known_speakers=not all_speakers)
     decoding = {name: options.pop(name) for name in ("n_best", "decode")}
     if options.pop("utterance", None) is not None:
-        raise SettingsError("--utterance cannot be given with a folder: the names of its recordings decide")
+        raise SettingsError(
+            "--utterance cannot be used with a folder: annotations are matched by the names of its recordings"
+        )
     options["known"] = labeler.label_set_.with_map(options.pop("mapping"))
     ranked = bool(doubtful) or table is not None
     task = Task(root, out, model, form, options, decoding, mode, entropy, gop, all_speakers, ranked, extras)

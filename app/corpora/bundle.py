@@ -63,7 +63,7 @@ def pack(files: Sequence[UploadFile], workspace: Workspace, *, folders: bool = F
             name = _member(file.filename or "", folders)
             if not name or name.casefold() in seen:
                 raise InvalidRequest(
-                    f"expected files of different names, got {(file.filename or '')[:80]!r}", pointer="files"
+                    f"expected files with different names, got {(file.filename or '')[:80]!r}", pointer="files"
                 )
             seen.add(name.casefold())
             known = hashlib.sha256()

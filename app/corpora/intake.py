@@ -91,7 +91,7 @@ def from_list(
             line = _parse_reference(raw, number, count, roots, alone=options.get("holds") == "sound")
             if line.id in ids:
                 raise CorpusError(
-                    f"line {number}: expected ids that differ, got {line.id[:80]!r} again", pointer=f"line {number}"
+                    f"line {number}: expected unique ids, got {line.id[:80]!r} again", pointer=f"line {number}"
                 )
             ids.add(line.id)
             if line.speaker is not None:

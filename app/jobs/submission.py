@@ -226,6 +226,7 @@ def _find_replay(session: Session, key: Key) -> Answer | None:
     id = row.answer["id"]
     if session.get(Job, id) is None:
         raise JobGone(
-            f"this Idempotency-Key started job {id}, which has been deleted since; a new key starts another", value=id
+            f"this Idempotency-Key started job {id}, which has since been deleted; use a new key to start another",
+            value=id,
         )
     return Answer(row.answer, True)

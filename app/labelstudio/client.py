@@ -56,13 +56,13 @@ class LabelStudio:
         address = self._resolve(f"api/projects/{project}/export?exportType=JSON&download_all_tasks=false")
         tasks = self._get_json(address)
         if not isinstance(tasks, list):
-            raise UpstreamFailed("Label Studio gave an export that is no list of tasks")
+            raise UpstreamFailed("expected a list of tasks from Label Studio, got something else")
         return [task for task in tasks if isinstance(task, dict)]
 
     def _resolve(self, address: str) -> str:
         if self.url is None:
             raise InvalidRequest(
-                "the sound lies in Label Studio, and the service does not know where that is: set PHONECHAIN_LABEL_STUDIO",
+                "cannot fetch sound from Label Studio: PHONECHAIN_LABEL_STUDIO is not set",
                 pointer="tasks",
             )
         inside = address.startswith("/") and not address.startswith("//")
@@ -97,13 +97,15 @@ class LabelStudio:
                 for part in answer.iter_bytes():
                     out += part
                     if len(out) > self.limit:
-                        raise UpstreamFailed(f"Label Studio sends more than {self.limit} bytes", limit=self.limit)
+                        raise UpstreamFailed(f"Label Studio sent more than {self.limit} bytes", limit=self.limit)
         except (httpx.HTTPError, ValueError, KeyError) as error:
-            raise UpstreamFailed(f"Label Studio does not give {urlsplit(url).path[:80]}: {str(error)[:200]}") from None
+            raise UpstreamFailed(
+                f"cannot fetch {urlsplit(url).path[:80]} from Label Studio: {str(error)[:200]}"
+            ) from None
         return bytes(out)
 
     def _get_json(self, url: str) -> Any:
         try:
             return json.loads(self._get(url))
         except ValueError:
-            raise UpstreamFailed("Label Studio gave something that is no JSON") from None
+            raise UpstreamFailed("expected JSON from Label Studio, got something else") from None

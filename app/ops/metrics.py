@@ -65,7 +65,7 @@ class Metrics:
         )
         self.seconds = Histogram(
             "phonechain_http_request_duration_seconds",
-            "From the head of a request to the end of its answer; event streams are left out.",
+            "From the head of a request to the end of its answer, without event streams.",
             ["route", "method"],
             buckets=SECONDS,
             registry=registry,
@@ -92,7 +92,7 @@ class Metrics:
             registry=registry,
         )
         self.batch_seconds = Histogram(
-            "phonechain_batch_duration_seconds", "In the model, a batch.", buckets=SECONDS, registry=registry
+            "phonechain_batch_duration_seconds", "Time in the model per batch.", buckets=SECONDS, registry=registry
         )
         self.segments = Counter("phonechain_segments_labelled", "Segments labelled for requests.", registry=registry)
         self.audio = Counter(
@@ -193,10 +193,14 @@ class Gauges:
         for name, text, value in (
             (
                 "queue_limit",
-                "Most requests that may be decoded, wait or be labelled at one time.",
+                "Limit on requests in progress.",
                 batcher.settings.queue_size,
             ),
-            ("queue_taken", "Requests that are decoded, wait or are labelled.", sum(batcher.shared.in_progress)),
+            (
+                "queue_taken",
+                "Requests in progress: being decoded, waiting or being labelled.",
+                sum(batcher.shared.in_progress),
+            ),
             ("queue_depth", "Utterances that are decoded and wait for a batch.", sum(batcher.shared.waiting)),
         ):
             yield GaugeMetricFamily(f"phonechain_{name}", text, value)

@@ -159,11 +159,11 @@ def plan_merge(sheet: Sheet, id: int, label: str | None = None) -> Change:
     index = sheet.find(id)
     own = sheet.segments[index]
     if index + 1 == len(sheet.segments):
-        raise InvalidOperation("the last segment has none after it to merge with", pointer="segment", value=id)
+        raise InvalidOperation("the last segment cannot be merged: none comes after it", pointer="segment", value=id)
     after = sheet.segments[index + 1]
     if abs(after.start - own.end) > ROUNDING:
         raise InvalidOperation(
-            f"segments that touch can be merged; these are {after.start - own.end:.3f} s apart",
+            f"only touching segments can be merged; these are {after.start - own.end:.3f} s apart",
             pointer="segment",
             value=id,
         )

@@ -104,7 +104,9 @@ class Reviews:
             row.review, row.number = id, 0 if last is None else last + 1
             if row.number >= MAX_FILES:
                 raise InvalidOperation(
-                    f"a review holds {MAX_FILES} files; begin another one", value=row.number, limit=MAX_FILES
+                    f"a review holds at most {MAX_FILES} files; create another review",
+                    value=row.number,
+                    limit=MAX_FILES,
                 )
             review.changed = row.created = time.time()
             session.add(row)
@@ -171,7 +173,7 @@ class Reviews:
             raise _unknown_review(id)
         if review.revision != revision:
             raise ReviewConflict(
-                f"the review is at revision {review.revision}, the operations are for revision {revision}",
+                f"the review is at revision {review.revision}, but the operations are for revision {revision}",
                 pointer="revision",
                 value=revision,
                 limit=review.revision,

@@ -86,7 +86,7 @@ def _unpack_into(archive: Path, folder: Path, caps: Caps) -> int:
         folded = unicodedata.normalize("NFC", inner.as_posix()).casefold()
         if folded in seen:
             raise ArchiveError(
-                f"expected names that differ, got {_short(seen[folded])} and {_short(name)}", value=_short(name)
+                f"expected distinct member names, got {_short(seen[folded])} and {_short(name)}", value=_short(name)
             )
         seen[folded] = name
         path = folder / inner
@@ -98,16 +98,14 @@ def _unpack_into(archive: Path, folder: Path, caps: Caps) -> int:
                     out.write(chunk)
         except (FileExistsError, NotADirectoryError):
             raise ArchiveError(
-                f"expected files and folders apart, got {_short(name)} as both", value=_short(name)
+                f"expected each member to be a file or a folder, got {_short(name)} as both", value=_short(name)
             ) from None
         except OSError as error:
             if error.errno in (36, 22):  # a name that this file system cannot have
-                raise ArchiveError(
-                    f"expected a file name that can be used, got {_short(name)}", value=_short(name)
-                ) from None
+                raise ArchiveError(f"expected a valid file name, got {_short(name)}", value=_short(name)) from None
             raise
     if not seen:
-        raise ArchiveError("expected an archive with files in it, got none", value=0)
+        raise ArchiveError("expected an archive with at least one file, got none", value=0)
     return len(seen)
 
 
@@ -166,12 +164,12 @@ def _members(archive: Path, budget: _Budget) -> Iterator[tuple[str, IO[bytes]]]:
         raise
     except _BROKEN as error:
         if budget.files:
-            raise ArchiveError(f"expected a whole tar file, got a damaged one: {error}") from None
+            raise ArchiveError(f"expected an intact tar file, got a damaged one: {error}") from None
         raise ArchiveError("expected a zip or tar file, got neither") from None
     except OSError as error:
         if error.errno is not None:
             raise
-        raise ArchiveError(f"expected a whole archive, got a damaged one: {error}") from None
+        raise ArchiveError(f"expected an intact archive, got a damaged one: {error}") from None
 
 
 def _zip_members(archive: Path, budget: _Budget) -> Iterator[tuple[str, IO[bytes]]]:
@@ -196,7 +194,7 @@ def _zip_members(archive: Path, budget: _Budget) -> Iterator[tuple[str, IO[bytes
     except ArchiveError:
         raise
     except _BROKEN as error:
-        raise ArchiveError(f"expected a whole zip file, got a damaged one: {error}") from None
+        raise ArchiveError(f"expected an intact zip file, got a damaged one: {error}") from None
 
 
 def _read(handle: IO[bytes], name: str) -> bytes:
@@ -206,7 +204,7 @@ def _read(handle: IO[bytes], name: str) -> bytes:
         if isinstance(error, OSError) and error.errno is not None and not isinstance(error, EOFError):
             raise
         raise ArchiveError(
-            f"expected whole members, got a damaged one: {_short(name)}: {error}", value=_short(name)
+            f"expected intact members, got a damaged one: {_short(name)}: {error}", value=_short(name)
         ) from None
 
 

@@ -37,7 +37,9 @@ def check_bytes(session: Session, settings: Settings, owner: str, more: int = 0)
             continue
         held = count_bytes(session, whose) + more
         if held > limit or (not more and held == limit):
-            raise QuotaExceeded(f"{name} stores {held} bytes with this (limit {limit})", value=held, limit=int(limit))
+            raise QuotaExceeded(
+                f"with this, {name} would store {held} bytes (limit {limit})", value=held, limit=int(limit)
+            )
 
 
 def check_jobs(session: Session, settings: Settings, owner: str) -> None:
