@@ -46,8 +46,8 @@ Two forms of the same request:
   `{{"start": ..., "end": ..., "label": ...}}` in seconds;
 - **application/json**: `audio` in base64 and `segments` as a list.
 
-Options go into the query or beside the other fields, with the same names. If a segment has a label, the answer
-also has the posterior and the rank of that label. Content decides what a file is, never its name.
+Options go into the query, or beside the other fields under the same names. If a segment has a label, the answer
+also has the posterior and rank of that label. Formats are recognised by content, not by file name.
 
 ```
 {curl}

@@ -1,4 +1,4 @@
-"""What is inside corpora and scores, to be looked at and heard: `/corpora/{id}/summary`, `/jobs/{id}/evaluation`, ..."""
+"""Contents of corpora and scores, for display and playback: `/corpora/{id}/summary`, `/jobs/{id}/evaluation`, ..."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ Label = Annotated[str | None, Query(max_length=400, description="Only segments w
 
 @corpora.get("/{id}/summary", summary="Contents of a corpus", response_model=CorpusSummary, responses=_UNKNOWN)
 async def show(id: str, services: ServicesDep, db: DatabaseDep, owner: OwnerDep) -> dict[str, Any]:
-    """Labels with counts and durations, speakers, and labels that look like spellings of one another. Every annotation is
-    read for it."""
+    """Labels with counts and durations, speakers, and labels that look like spellings of the same label. Reads every
+    annotation."""
 
     def read() -> dict[str, Any]:
         with db.read() as session:
@@ -50,8 +50,8 @@ async def sound(
     start: Annotated[float, Query(ge=0, allow_inf_nan=False, description="Seconds.")] = 0.0,
     end: Annotated[float | None, Query(ge=0, allow_inf_nan=False, description="Seconds; at most 60 after `start`.")] = None,
 ) -> Response:  # fmt: skip
-    """A stretch of the recording of an utterance, or of a file that is listed among the corpus's problems: 16-bit WAV, one
-    channel at 16 kHz."""
+    """Part of the recording of an utterance, or of a file listed among the corpus's problems: 16-bit WAV, one channel at
+    16 kHz."""
     if end is not None and end <= start:
         raise InvalidRequest(f"end: expected a time after {start}, got {end}", pointer="end", value=end, limit=start)
 
@@ -69,8 +69,8 @@ async def sound(
     "/{id}/evaluation", summary="Evaluation of a job's model", responses=refusals(404, 409, 422, 503)
 )  # fmt: skip
 def evaluation(id: str, services: ServicesDep, db: DatabaseDep, owner: OwnerDep) -> dict[str, Any]:
-    """Of an evaluation its figures; of a training those of the part that it held out: error with its interval, confusion
-    matrix, reliability, a row for each label."""
+    """The figures of an evaluation, or of a training on its held-out part: error with its interval, confusion matrix,
+    reliability, and a row per label."""
     return scores.read_figures(services.workspace, jobs.get(db, id, owner))
 
 
@@ -82,13 +82,13 @@ def segments(
     id: str, services: ServicesDep, db: DatabaseDep, owner: OwnerDep, true: Label = None, answer: Label = None,
     limit: Annotated[int, Query(ge=1, le=1000, description="Maximum number.")] = 100,
 ) -> dict[str, Any]:  # fmt: skip
-    """What was scored with this true label and this answer, the surest first; `/corpora/{id}/sound` has their sound."""
+    """Segments with this true label and this answer, most certain first; `/corpora/{id}/sound` has their sound."""
     return scores.read_segments(services.workspace, jobs.get(db, id, owner), true, answer, limit)
 
 
 @presets.get("", summary="The systems that can be trained", response_model=PresetList)
 def list_presets() -> dict[str, Any]:
-    """What `preset` in a training job takes."""
+    """The values of `preset` in a training job."""
     from phonechain.model.presets import preset, preset_names
 
     return {"presets": [{"name": n, "title": preset(n).title} for n in preset_names()]}

@@ -40,7 +40,7 @@ _UNKNOWN = refusals(404, 422, 503)
 
 
 def corpus_to_json(corpus: Corpus) -> dict[str, Any]:
-    """A corpus as it is answered."""
+    """A corpus as JSON for the interface."""
     return {
         "id": corpus.id,
         "name": corpus.name,
@@ -108,9 +108,9 @@ def corpus_to_json(corpus: Corpus) -> dict[str, Any]:
     },
 )
 async def create(request: Request, services: ServicesDep, db: DatabaseDep) -> JSONResponse:
-    """A zip or tar of audio and annotations as the body or in a form, or the files themselves in a form; a folder or URL
-    of the server as JSON; or a list of references, an object with `audio` and `annotation` (and `id`, `speaker`, `split`)
-    a line.
+    """Send a zip or tar of recordings and annotations (as the body or in a form), the files themselves in a form, a folder or
+    URL of the server as JSON, or a list of references: one object per line with `audio` and `annotation` (and `id`,
+    `speaker`, `split`).
     """
     async with references.hold_blobs_async(services.workspace) as holds:
         await check_quota(request, services)
@@ -208,7 +208,7 @@ def _add(workspace: Workspace, settings: Settings, corpus: Corpus) -> dict[str, 
 
 @router.get("", summary="List corpora", response_model=CorpusPage, responses=_UNKNOWN)
 def index(db: DatabaseDep, owner: OwnerDep, limit: Limit = 50, cursor: Cursor = None) -> dict[str, Any]:
-    """The newest first: those of the caller's key, or all with the scope admin."""
+    """Newest first: those of the caller's key, or all with the scope admin."""
     before = pagination.decode_cursor(cursor)
     query = select(Corpus).where(Corpus.hidden.is_(False)).order_by(Corpus.id.desc()).limit(limit + 1)
     if owner is not None:
@@ -224,14 +224,14 @@ def index(db: DatabaseDep, owner: OwnerDep, limit: Limit = 50, cursor: Cursor = 
 
 @router.get("/{id}", summary="Show a corpus", response_model=CorpusOut, responses=_UNKNOWN)
 def show(id: str, db: DatabaseDep, owner: OwnerDep) -> dict[str, Any]:
-    """What was found in it, and what is wrong with single files."""
+    """Its contents, and the problems of single files."""
     with db.read() as session:
         return corpus_to_json(repository.get(session, id, owner))
 
 
 @router.delete("/{id}", summary="Delete a corpus", status_code=204, responses=refusals(404, 409, 422, 503))
 def delete(id: str, services: ServicesDep, db: DatabaseDep) -> Response:
-    """An upload's files go with it; a folder or URL of the server stays as it is."""
+    """Uploaded files are deleted too; a folder or URL of the server is left alone."""
     with db.write() as session:
         row = repository.get(session, id)
         for job, spec in session.execute(select(Job.id, Job.spec).where(Job.state.in_(UNFINISHED))):

@@ -1,4 +1,4 @@
-"""Liveness and readiness, for whoever supervises the service."""
+"""Liveness and readiness, for monitoring the service."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ router = APIRouter(prefix="/health", tags=["health"])
 @router.head("/live", include_in_schema=False)
 @router.get("/live", summary="Whether the process is alive")
 async def live() -> Live:
-    """Answers while the event loop turns. If this fails, restart the service."""
+    """Answers while the process responds. If this fails, restart the service."""
     return Live()
 
 
 @router.head("/ready", include_in_schema=False)
 @router.get("/ready", summary="Whether the service accepts requests", responses={503: {"model": Problem}})
 async def ready(services: ServicesDep) -> Ready:
-    """Answers 200 while models are loaded, the database answers and the scheduler can be reached, else 503 with what is
-    wrong in `parts`. If it fails, send requests elsewhere."""
+    """Answers 200 while models are loaded, the database responds and the scheduler can be reached; otherwise 503, with the
+    causes in `parts`. If this fails, send requests elsewhere."""
     batcher = services.batcher
     parts = await services.readiness.parts()
     wrong = [f"{part}: {state}" for part, state in parts.items() if state != READY]

@@ -69,7 +69,7 @@ async def create(
         Header(description="Requests with the same key get the answer to the first one.", min_length=1, max_length=255),
     ] = None,
 ) -> JSONResponse:  # fmt: skip
-    """The answer comes at once; follow `Location`, or the events. Files may come with the request, as a form."""
+    """Answers at once; follow `Location` or the events. Files can be sent with the request, as a form."""
     async with references.hold_blobs_async(services.workspace) as holds:
         if request.state.media_type == "multipart/form-data":
             await check_quota(request, services)
@@ -150,7 +150,7 @@ def index(
     state: Annotated[list[State] | None, Query(description="Only these states.")] = None,
     kind: Annotated[list[Kind] | None, Query(description="Only these kinds.")] = None,
 ) -> dict[str, Any]:  # fmt: skip
-    """The newest first: those of the caller's key, or all with the scope admin."""
+    """Newest first: those of the caller's key, or all with the scope admin."""
     before = pagination.decode_cursor(cursor)
     jobs, more = queries.list_page(db, before=before, limit=limit, state=state or (), kind=kind or (), owner=owner)
     return {
@@ -166,7 +166,7 @@ def show(id: str, db: DatabaseDep, owner: OwnerDep) -> dict[str, Any]:
 
 @router.post("/{id}/cancel", summary="Cancel a job", response_model=JobOut, status_code=202, responses=_UNKNOWN)
 def cancel(id: str, services: ServicesDep, db: DatabaseDep, owner: OwnerDep) -> dict[str, Any]:
-    """What was finished stays. A job that has ended stays as it is."""
+    """Finished parts are kept. A job that has already ended is left alone."""
     job = repository.cancel(db, id, owner)
     services.reconciler.wake.set()
     return repository.job_to_json(job)
@@ -236,8 +236,8 @@ def result(
         ),
     ] = "corpus",
 ) -> Response:  # fmt: skip
-    """The labels or alignments (as far as a cancelled or failed job had come), the model file (of a cancelled training that
-    of its best epoch, if it had one), or the evaluation.
+    """The labels or alignments (for a cancelled or failed job, those finished), the model file (for a cancelled training, that
+    of its best epoch, if any), or the evaluation.
     """
     workspace, job = services.workspace, repository.get(db, id, owner)
     if job.state not in TERMINAL or (job.kind not in SPLIT and job.result is None):

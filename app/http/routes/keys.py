@@ -19,7 +19,7 @@ _PROBLEMS = refusals(422, 503)
 
 
 def key_to_json(key: ApiKey) -> dict[str, Any]:
-    """A key as it is answered."""
+    """A key as JSON for the interface."""
     return {
         "id": key.id, "name": key.name, "scopes": key.scopes, "created": timestamp(key.created),
         "revoked": timestamp(key.revoked),
@@ -28,7 +28,7 @@ def key_to_json(key: ApiKey) -> dict[str, Any]:
 
 @router.post("", summary="Create a key", status_code=201, response_model=KeyMade, responses=refusals(400, 422, 503))
 def create(asked: NewKey, services: ServicesDep, db: DatabaseDep) -> dict[str, Any]:
-    """From the first key on, every request needs one; the first has to have the scope `admin`."""
+    """The first key must have the scope `admin`. Once there is a key, every request needs one."""
     row, key = keys.create(db, asked.name, asked.scopes, admin_key=services.settings.admin_key is not None)
     services.keyring.invalidate()
     return {**key_to_json(row), "key": key}
@@ -36,13 +36,13 @@ def create(asked: NewKey, services: ServicesDep, db: DatabaseDep) -> dict[str, A
 
 @router.get("", summary="List keys", response_model=KeyList, responses=_PROBLEMS)
 def index(db: DatabaseDep) -> dict[str, Any]:
-    """Without the keys themselves, which are not kept."""
+    """Without the keys themselves, which are not stored."""
     return {"keys": [key_to_json(row) for row in keys.list_all(db)]}
 
 
 @router.delete("/{id}", summary="Revoke a key", status_code=204, responses=refusals(404, 422, 503))
 def delete(id: str, services: ServicesDep, db: DatabaseDep) -> Response:
-    """It is refused from now on (other processes of the service take a few seconds)."""
+    """Takes effect at once (in other processes of the service, within a few seconds)."""
     keys.revoke(db, id)
     services.keyring.invalidate()
     return Response(status_code=204)

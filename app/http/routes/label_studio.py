@@ -44,7 +44,7 @@ _REFUSED = refusals(400, 404, 413, 415, 422, 502, 503, 507)
 
 
 def connect(services: Services) -> LabelStudio:
-    """The Label Studio of the settings."""
+    """A connection to the Label Studio in the settings."""
     settings = services.settings
     token = settings.label_studio_token
     return LabelStudio(
@@ -55,14 +55,14 @@ def connect(services: Services) -> LabelStudio:
 @router.get("/health", summary="Whether the backend is running", response_model=Health)
 @router.get("/", include_in_schema=False)
 async def health() -> dict[str, str]:
-    """What Label Studio asks before it connects."""
+    """Label Studio checks this before it connects."""
     return {"status": "UP", "model_class": "Phonechain"}
 
 
 @router.post("/setup", summary="Connect a project", response_model=SetUp, responses=_REFUSED)
 async def setup(asked: Setup, services: ServicesDep) -> dict[str, str]:
-    """Checks the project's labelling interface. Address and token that come with it are not used: the settings
-    `PHONECHAIN_LABEL_STUDIO` and `PHONECHAIN_LABEL_STUDIO_TOKEN` say where Label Studio is."""
+    """Checks the project's labelling interface. The address and token in the request are ignored: the service uses its
+    settings `PHONECHAIN_LABEL_STUDIO` and `PHONECHAIN_LABEL_STUDIO_TOKEN`."""
     if asked.label_config.strip():
         config.parse(asked.label_config)
     entry = await services.models.get(_model_of(asked.extra_params))
@@ -71,8 +71,8 @@ async def setup(asked: Setup, services: ServicesDep) -> dict[str, str]:
 
 @router.post("/predict", summary="Predict tasks", response_model=Predictions, responses=_REFUSED)
 async def predict(asked: Predict, services: ServicesDep) -> dict[str, Any]:
-    """Regions that a task has already are labelled. Where it has none, a transcript in its data is aligned; without one, the
-    phones are recognised. Each region has the posterior of its label as its score, each task their mean."""
+    """Labels the existing regions of a task. If it has none, aligns the transcript in its data; without a transcript,
+    recognises the phones. The score of a region is the posterior of its label; that of a task is their mean."""
     interface = config.parse(asked.label_config)
     services.batcher.refuse_if_full()
     entry = await services.models.get(_model_of(asked.params))
@@ -139,11 +139,11 @@ async def _answer(
     summary="Train on finished tasks",
     status_code=201,
     response_model=Trained,
-    responses={200: {"model": Trained, "description": "An event that changes nothing."}, **_REFUSED},
+    responses={200: {"model": Trained, "description": "The event was ignored."}, **_REFUSED},
 )
 async def webhook(request: Request, asked: Webhook, services: ServicesDep, db: DatabaseDep) -> JSONResponse:
-    """`START_TRAINING` fetches the project's finished tasks and their sound, and starts a training job that goes on from the
-    default model. Every other event is answered with 200 and changes nothing."""
+    """`START_TRAINING` fetches the project's finished tasks and their sound, and starts a training job from the default model.
+    Other events are answered with 200 and ignored."""
     if asked.action != TRAINING:
         return JSONResponse({"status": "ignored", "job": None})
     require_scope(request, "train")

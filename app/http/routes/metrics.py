@@ -24,7 +24,7 @@ router = APIRouter(tags=["health"])
     },
 )
 async def metrics(request: Request, services: ServicesDep) -> Response:
-    """In Prometheus's text format, or as OpenMetrics where `Accept` prefers that."""
+    """In Prometheus's text format, or as OpenMetrics if `Accept` prefers it."""
     await services.gauges.refresh()
     body, media_type = services.metrics.render(request.headers.get("accept", ""))
     return Response(body, headers={"Content-Type": media_type, "Cache-Control": "no-store"})

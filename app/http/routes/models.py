@@ -46,7 +46,7 @@ def _alias(row: Alias) -> dict[str, Any]:
 
 @router.get("", summary="List models", responses=refusals(503))
 def index(services: ServicesDep) -> ModelList:
-    """The names that `model` in a request takes: a name stands for its newest version, `name@version` for that one."""
+    """The names for `model` in a request: a name stands for its newest version, `name@version` for one version."""
     loaded = [ModelSummary(**entry.summary()) for entry in services.models.registry]
     db = services.workspace.db
     if not db.migrated and not db.exists:
@@ -59,7 +59,7 @@ def index(services: ServicesDep) -> ModelList:
 
 @router.get("/{name}", summary="Show a model and its card", responses=_UNKNOWN)
 def show(name: str, services: ServicesDep) -> ModelDetail:
-    """What the model was trained on, how good it is, and what it is not good for."""
+    """The card has the training data, figures and limitations of the model."""
     row = services.models.find(name)
     return ModelDetail(**(_detail(row) if row is not None else services.models.registry.get(name).detail()))
 
@@ -71,7 +71,7 @@ def show(name: str, services: ServicesDep) -> ModelDetail:
     responses={200: {"content": {"application/octet-stream": {"schema": uploads.BINARY}}}, **_UNKNOWN},
 )
 def download(name: str, services: ServicesDep) -> FileResponse:
-    """A `.safetensors` that `phonechain` and the Python interface load."""
+    """A `.safetensors` file that `phonechain` and the Python interface can load."""
     row = services.models.find(name)
     if row is None:
         entry = services.models.registry.get(name)
@@ -121,7 +121,7 @@ async def upload(
 
 
 async def _receive(request: Request, workspace: Workspace, limit: int) -> str:
-    """The digest of the model file that came."""
+    """The digest of the uploaded model file."""
     kind = request.state.media_type
     if kind == "application/octet-stream":
         return await uploads.store_body(request, workspace, limit)
@@ -150,14 +150,14 @@ def delete(name: str, services: ServicesDep, db: DatabaseDep) -> Response:
 
 @aliases.get("", summary="List aliases", responses=refusals(503))
 def list_aliases(db: DatabaseDep) -> AliasList:
-    """Other names of versions, such as `default`."""
+    """Other names for versions, such as `default`."""
     _, known = repository.list_all(db)
     return AliasList(aliases=[AliasOut(**_alias(row)) for row in known])
 
 
 @aliases.put("/{alias}", summary="Set an alias", responses=refusals(400, 404, 422, 503))
 def set_alias(alias: str, asked: PointAlias, services: ServicesDep, db: DatabaseDep) -> AliasOut:
-    """From now on; `default` is what requests mean that name no model."""
+    """Takes effect at once. `default` is used by requests that name no model."""
     row = repository.set_alias(db, alias, asked.model)
     services.models.invalidate()
     return AliasOut(**_alias(row))
@@ -165,7 +165,7 @@ def set_alias(alias: str, asked: PointAlias, services: ServicesDep, db: Database
 
 @aliases.delete("/{alias}", summary="Delete an alias", status_code=204, responses=_UNKNOWN)
 def delete_alias(alias: str, services: ServicesDep, db: DatabaseDep) -> Response:
-    """The version that it stood for stays."""
+    """The version itself is kept."""
     repository.delete_alias(db, alias)
     services.models.invalidate()
     return Response(status_code=204)

@@ -33,7 +33,7 @@ router = APIRouter(prefix="/reviews", tags=["reviews"], dependencies=[Depends(ch
     responses=refusals(404, 422, 503) | {200: {"content": {"application/zip": {"schema": BINARY}}}},
 )
 def archive(id: str, reviews: ReviewsDep) -> Response:
-    """A zip, each file in the format in which it came, in a folder of its speaker where one is known."""
+    """A zip with each file in its original format, in a folder per speaker if known."""
     out = io.BytesIO()
     write_zip(reviews, id, out)
     name = reviews.get(id)[0].name
@@ -55,7 +55,7 @@ async def corpus(
         Query(max_length=40, description="Id of a corpus whose recordings come too, but for those that the review has."),
     ] = None,
 ) -> JSONResponse:  # fmt: skip
-    """The recordings with their annotations as they stand, as a corpus: a training job can go on from a model with it."""
+    """Makes a corpus of the recordings with their current annotations, for example for a training job."""
     settings = services.settings
 
     def make() -> dict[str, Any]:
@@ -106,5 +106,5 @@ def trainings(
     id: str, reviews: ReviewsDep,
     limit: Annotated[int, Query(ge=1, le=200, description="Maximum number.")] = 50,
 ) -> dict[str, Any]:  # fmt: skip
-    """What each training on it made of what was checked by then, the newest first."""
+    """The error of each training on it against the time checked by then, newest first."""
     return {"trainings": ranking.list_trainings(reviews, id, limit)}

@@ -57,7 +57,7 @@ ReviewsDep = Annotated[Reviews, Depends(_get_reviews)]
     "", summary="Create a review", status_code=201, response_model=ReviewOut, responses=refusals(400, 422, 503)
 )
 def create(asked: NewReview, request: Request, reviews: ReviewsDep) -> JSONResponse:
-    """Files are added to it one by one: `POST /reviews/{id}/files`."""
+    """Add files one by one with `POST /reviews/{id}/files`."""
     row = reviews.create(asked.name, caller_id(request))
     return JSONResponse(
         documents.review_to_json(row, [], LogState(0, False, False)), 201, {"Location": f"/reviews/{row.id}"}
@@ -66,7 +66,7 @@ def create(asked: NewReview, request: Request, reviews: ReviewsDep) -> JSONRespo
 
 @router.get("", summary="List reviews", response_model=ReviewPage, responses=_UNKNOWN)
 def index(reviews: ReviewsDep, owner: OwnerDep, limit: Limit = 50, cursor: Cursor = None) -> dict[str, Any]:
-    """The newest first: those of the caller's key, or all with the scope admin."""
+    """Newest first: those of the caller's key, or all with the scope admin."""
     before = pagination.decode_cursor(cursor)
     rows = reviews.page(limit + 1, before, owner)
     return {
@@ -77,13 +77,13 @@ def index(reviews: ReviewsDep, owner: OwnerDep, limit: Limit = 50, cursor: Curso
 
 @router.get("/{id}", summary="Show a review", response_model=ReviewOut, responses=_UNKNOWN)
 def show(id: str, reviews: ReviewsDep) -> dict[str, Any]:
-    """Its files, and where its log stands."""
+    """Its files and the state of its log."""
     return documents.review_to_json(*reviews.get(id))
 
 
 @router.patch("/{id}", summary="Rename a review", response_model=ReviewSummary, responses=refusals(400, 404, 422, 503))
 def rename(id: str, asked: NewReview, reviews: ReviewsDep) -> dict[str, Any]:
-    """Its files and its log stay as they are."""
+    """Its files and log are unchanged."""
     row = reviews.rename(id, asked.name)
     files = reviews.get(id)[1]
     return documents.summary_to_json(row, len(files), sum(file.segments for file in files))
@@ -91,14 +91,14 @@ def rename(id: str, asked: NewReview, reviews: ReviewsDep) -> dict[str, Any]:
 
 @router.delete("/{id}", summary="Delete a review", status_code=204, responses=_UNKNOWN)
 def delete(id: str, reviews: ReviewsDep) -> Response:
-    """With its files and its log. There is no way back."""
+    """Deletes its files and log too. This cannot be undone."""
     reviews.delete(id)
     return Response(status_code=204)
 
 
 @router.get("/{id}/files/{number}", summary="Show a file of a review", response_model=ReviewFileOut, responses=_UNKNOWN)
 def file(id: str, number: int, reviews: ReviewsDep) -> dict[str, Any]:
-    """What came, and which model labelled it."""
+    """What was uploaded, and the model that labelled it."""
     return documents.file_to_json(reviews.file(id, number))
 
 
@@ -109,7 +109,7 @@ def file(id: str, number: int, reviews: ReviewsDep) -> dict[str, Any]:
     responses=_UNKNOWN,
 )
 def segments(id: str, number: int, reviews: ReviewsDep) -> JSONResponse:
-    """As the operations of the log left them."""
+    """After all operations in the log."""
     revision, rows = reviews.segments(id, number)
     return JSONResponse({"revision": revision, "segments": [row.to_json() for row in rows]})
 
@@ -126,7 +126,7 @@ def answer(id: str, number: int, reviews: ReviewsDep, services: ServicesDep) -> 
     "/{id}/files/{number}/sound", summary="Sound of a file", response_class=FileResponse, responses=_UNKNOWN | _BINARY
 )
 def sound(id: str, number: int, reviews: ReviewsDep, services: ServicesDep) -> Response:
-    """16-bit WAV, one channel at 16 kHz; parts of it by the header Range."""
+    """16-bit WAV, one channel at 16 kHz; supports the Range header."""
     row = reviews.file(id, number)
     return _blob(services.workspace, row.playback, "audio/wav")
 
@@ -136,7 +136,7 @@ def sound(id: str, number: int, reviews: ReviewsDep, services: ServicesDep) -> R
     responses=_UNKNOWN | _BINARY,
 )  # fmt: skip
 def peaks(id: str, number: int, reviews: ReviewsDep, services: ServicesDep) -> Response:
-    """For drawing: least and greatest value, two signed bytes, of every hundredth of a second."""
+    """For drawing: minimum and maximum of every hundredth of a second, as two signed bytes."""
     row = reviews.file(id, number)
     return _blob(services.workspace, row.peaks, "application/octet-stream")
 
@@ -180,7 +180,7 @@ def history(
     after: Annotated[int, Query(ge=0, description="Operations after this number.")] = 0,
     limit: Annotated[int, Query(ge=1, le=10_000, description="Maximum number.")] = 10_000,
 ) -> dict[str, Any]:
-    """What was done, in order: what a window that was open meanwhile has to catch up with."""
+    """The operations in order, for windows that have to catch up."""
     return documents.log_to_json(*reviews.operations(id, after, limit))
 
 
@@ -191,7 +191,7 @@ def history(
     responses=refusals(400, 404, 409, 422, 503),
 )
 def operate(id: str, asked: Operations, request: Request, reviews: ReviewsDep) -> dict[str, Any]:
-    """All operations are carried out, or none. 409 where the review is not at the revision that the request names."""
+    """All operations are carried out, or none. 409 if the review is not at the revision in the request."""
     return documents.log_to_json(*reviews.append(id, asked.revision, asked.operations, caller_id(request)))
 
 
