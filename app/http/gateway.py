@@ -1,8 +1,8 @@
-"""What every request passes before its route, in one ASGI middleware: an id, the log and the metrics, the API key, the
-rate limit, the checks of host and origin, and the cap on its body.
+"""The ASGI middleware in front of all routes: request ids, log and metrics, API keys, rate limits, checks of host and
+origin, and the limit on request bodies.
 
-A request without a key that allows it, above its rate, or with a body that is announced too long is refused before
-anything of its body is read. A fault that no handler knows is logged here with its traceback and answered as a problem.
+A request without a valid key, over its rate limit, or with a declared length above the limit is refused before its body is
+read. An unexpected error is logged here with its traceback and answered as a problem document.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from phonechain.app.storage.database import Database
 from phonechain.features.errors import PhonechainError
 
 CLIENT_GONE = 499
-"""The status that is logged where the client left before the answer, as nginx does."""
+"""The status to log when the client disconnected before the answer, as in nginx."""
 
 BYTES_PER_SECOND = 16 * 1024
 """Bytes of a body for which its sender gets another second."""
@@ -69,7 +69,7 @@ log = logging.getLogger("phonechain.access")
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who sent a request. `id` is empty where no keys are in use."""
+    """The sender of a request. `id` is empty if no keys are in use."""
 
     id: str
     scopes: tuple[str, ...]
@@ -98,7 +98,7 @@ class Keyring:
         self._look_at = 0.0
         self._reading: asyncio.Future[None] | None = None
         self._slow = False
-        """Whether somebody has waited for the present reading, and gone on without it."""
+        """Whether a request has already waited in vain for the current reading."""
 
     async def identify(self, authorization: str) -> Caller:
         """The caller by the header `Authorization`. Raises KeyMissing, DatabaseAway."""
@@ -121,7 +121,7 @@ class Keyring:
         return known
 
     async def _refresh(self) -> None:
-        """Read the keys again. Raises DatabaseAway where they are not known."""
+        """Read the keys again. Raises DatabaseAway if no keys are known."""
         if self._reading is None or self._reading.done():
             self._reading = asyncio.ensure_future(self._read())
             self._reading.add_done_callback(lambda reading: reading.cancelled() or reading.exception())
@@ -146,12 +146,12 @@ class Keyring:
             self._look_at = time.monotonic() + (FRESH if self._read_at is not None else 0.0)
 
     def invalidate(self) -> None:
-        """A key was made or revoked."""
+        """Read the keys again at the next request, because one was created or revoked."""
         self._shared.keys[self._shared.number] += 1
 
 
 class Gateway:
-    """The middleware. It is the outermost one, so that every answer has an id and is counted."""
+    """The middleware. It is the outermost, so that every answer has an id and is counted."""
 
     def __init__(
         self, app: ASGIApp, settings: Settings, keyring: Keyring, metrics: Metrics, tracing: Tracing, shutdown: Shutdown,
@@ -192,7 +192,7 @@ class Gateway:
                 logs.request_id.reset(token)
 
     async def _refuse(self, exchange: Exchange) -> PhonechainError | None:
-        """The error of a request that does not come to its route; else what the route and the answer need is noted."""
+        """The error of a refused request; otherwise stores what the route and the answer need in the scope."""
         scope, settings = exchange.scope, self.settings
         path, method = scope["path"], scope["method"]
         if not path.startswith("/health/") and (stranger := self.origins.check(method, exchange.headers)) is not None:
@@ -219,7 +219,7 @@ class Gateway:
         return None
 
     def _record(self, exchange: Exchange, span: Any) -> None:
-        """One line in the log, one count, the end of the span."""
+        """Log and count the request, and end its span."""
         seconds = time.perf_counter() - exchange.begun
         scope = exchange.scope
         method, route, status = scope["method"], route_of(scope), exchange.status or CLIENT_GONE
@@ -263,7 +263,7 @@ class ByteBudget:
         self._shared.long_bytes[self._me] += size if long else 0
 
     def release(self, exchange: Exchange) -> None:
-        """The exchange is over."""
+        """Stop counting an exchange."""
         self._shared.bytes[self._me] -= exchange.counted
         if exchange.counted > SMALL_BODY:
             self._shared.long_bytes[self._me] -= exchange.counted
@@ -271,7 +271,7 @@ class ByteBudget:
 
 
 class Exchange:
-    """One request and what is known of its answer.
+    """One request and its answer.
 
     A body longer than `limit` bytes raises BodyTooLarge into whoever reads it, so that the route's own error handling
     answers. `extra` are header fields of the answer.
@@ -349,7 +349,7 @@ def _password_of(given: str) -> str:
 
 
 def route_of(scope: Scope) -> str:
-    """The template of the route, such as `/jobs/{id}`; NO_ROUTE where none takes this address."""
+    """The template of the route, such as `/jobs/{id}`; NO_ROUTE if there is none for this address."""
     route = scope.get("route")
     if route is None:  # refused before it came to a route
         for one in scope["app"].routes:
@@ -369,18 +369,18 @@ def scope_for(method: str, path: str) -> str:
 
 
 def require_scope(request: Request, scope: str) -> None:
-    """Raises KeyForbidden where the caller's key does not have the scope."""
+    """Raises KeyForbidden if the caller's key lacks the scope."""
     _require(getattr(request.state, "caller", ANYONE), scope)
 
 
 def caller_id(request: Request) -> str:
-    """An id of who sent the request, the same for the same key; empty where no keys are in use."""
+    """The id of the caller's key; empty if no keys are in use."""
     caller: Caller = getattr(request.state, "caller", ANYONE)
     return caller.id
 
 
 def owner_of(request: Request) -> str | None:
-    """Whose jobs and corpora the caller may see: its own, or (None) everybody's with the scope admin."""
+    """The owner whose jobs and corpora the caller may see: itself, or None for all, with the scope admin."""
     caller: Caller = getattr(request.state, "caller", ANYONE)
     return None if caller.has("admin") else caller.id
 

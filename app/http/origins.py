@@ -1,8 +1,8 @@
-"""Under which name the service is asked, and from which site.
+"""Checks of the Host and Origin headers.
 
-A page of another site can make a browser send requests to a service on the same machine or network. With a name of its
-own that leads there (DNS rebinding) it could even read the answers: names under which the service is not known are
-refused. Requests that change something are refused where the browser says that another site made them (Sec-Fetch-Site of
+A page of another site can make a browser send requests to a service on the same machine or network. With a host
+name of its own that resolves to the service (DNS rebinding) it could even read the answers, so unknown host names are
+refused. Requests that change something are refused if the browser says that another site made them (Sec-Fetch-Site of
 the W3C's Fetch Metadata, or else Origin, RFC 6454), unless PHONECHAIN_CORS names that site. Programs send neither header.
 """
 
@@ -19,14 +19,14 @@ from phonechain.app.settings import Settings
 
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 PRIVATE = (".localhost", ".local", ".internal", ".home.arpa")
-"""Ends of names that nobody can register (RFC 6761, 6762, 8375; ICANN 2024)."""
+"""Suffixes of names that cannot be registered (RFC 6761, 6762, 8375; ICANN 2024)."""
 PORTS = {"http": 80, "https": 443}
 
 _HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::(\d{1,5}))?")
 
 
 class Origins:
-    """Hosts and sites that the settings allow."""
+    """The hosts and sites allowed by the settings."""
 
     def __init__(self, settings: Settings) -> None:
         self.hosts, self.sites = settings.hosts, settings.cors_origins
@@ -72,7 +72,7 @@ def _is_address(name: str) -> bool:
 
 
 def _is_same_origin(origin: str, host: str) -> bool:
-    """Whether an origin is the host that was asked; the scheme may differ, since a proxy may end TLS."""
+    """Whether an origin is the requested host; the scheme may differ, because a proxy may terminate TLS."""
     try:
         parts = urlsplit(origin)
         port = parts.port or PORTS.get(parts.scheme)

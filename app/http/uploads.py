@@ -1,5 +1,5 @@
-"""What comes with a request: forms and JSON objects; files that become blobs, streamed to the disk, counted and hashed
-on the way; and whether the client still waits.
+"""Request bodies: forms and JSON objects; uploads that are streamed to disk as blobs, counted and hashed on the way; and
+disconnecting clients.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class File:
 
 @dataclass(slots=True)
 class Upload:
-    """A body as it came: either `document`, the bytes of one JSON object, or the files and fields of a form."""
+    """A request body: either `document`, the bytes of a JSON object, or the files and fields of a form."""
 
     document: bytes | None = None
     files: dict[str, File] = field(default_factory=dict)
@@ -69,7 +69,7 @@ class Upload:
 
     @property
     def text_size(self) -> int:
-        """Bytes that have to be parsed: all but the sound."""
+        """Number of bytes to parse: everything but the sound."""
         if self.document is not None:
             return len(self.document) // 10  # most of it is sound in base64, which is quickly read
         return sum(len(file.data) for name, file in self.files.items() if name != "audio")
@@ -157,7 +157,7 @@ def parse_options(
 
 
 def _is_same_option(options: type[BaseModel], name: str, one: Any, other: Any) -> bool:
-    """Whether two spellings of an option mean the same, such as 3 and "3"."""
+    """Whether two values of an option mean the same, such as 3 and "3"."""
     try:
         first, second = (options.model_validate({name: value}) for value in (one, other))
     except ValidationError:
@@ -166,7 +166,7 @@ def _is_same_option(options: type[BaseModel], name: str, one: Any, other: Any) -
 
 
 async def run_while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """The result of `work`, which is cancelled when the client leaves; the body must have been read.
+    """Run `work`, and cancel it if the client disconnects; the body must have been read.
 
     Raises:
         ClientDisconnect.
@@ -232,7 +232,7 @@ def _write_within(out: BlobWriter, data: bytes, limit: int) -> None:
 
 
 class Section:
-    """A part of a file that several parts of a form share, one after the other: written at the end, then read."""
+    """A section of a file shared by several parts of a form: appended to, then read."""
 
     def __init__(self, shared: IO[bytes]) -> None:
         self._shared, self._start, self._size, self._at = shared, 0, 0, 0
@@ -266,7 +266,7 @@ class Section:
         return data
 
     def close(self) -> None:
-        """The shared file is closed by whoever opened it."""
+        """Nothing to do: the shared file is closed by its owner."""
 
 
 class _FormParser(MultiPartParser):

@@ -1,4 +1,4 @@
-"""One annotation in another format, with everything that the other format could not keep.
+"""Converting an annotation to another format, with a notice for everything that is lost.
 
 What is lost is not kept in a list of what formats can do: the file is read back and compared with what went in.
 """

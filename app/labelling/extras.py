@@ -1,4 +1,4 @@
-"""What a request may ask of a recording beside the labels."""
+"""What a request may ask for in addition to the labels."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Extras:
-    """What is asked for beside the labels.
+    """The answers requested in addition to the labels.
 
     Attributes:
         sequences: how many of the most probable label sequences; 0 for none.

@@ -1,7 +1,7 @@
-"""Threads that are shared fairly: short work does not wait for long work, and long work does not wait for ever.
+"""A fair thread pool: short work does not wait for long work, and long work does not wait forever.
 
-How large work is, is told in seconds of sound, whatever the work does: decoding, features, scores and answers all grow with
-them. Everything here belongs to the event loop; only the work itself runs in threads.
+The size of work is measured in seconds of sound, whatever the work does: decoding, features, scores and answers all grow
+with them. Everything here belongs to the event loop; only the work itself runs in threads.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a model says of a recording's labels as sequences, of its words, and of its hidden variables: on request only.
+"""Answers on request: the most probable label sequences, confidences of words, and posteriors of hidden variables.
 
 One recording at a time and outside the batches: the most probable sequences cost much more than labels.
 """

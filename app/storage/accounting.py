@@ -1,4 +1,4 @@
-"""What lies on the disk against what rows name: the two are equal, or something leaks."""
+"""Compares the files on disk with those that rows name: if they differ, something leaks."""
 
 from __future__ import annotations
 

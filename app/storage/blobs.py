@@ -1,7 +1,7 @@
-"""Blobs by their content: a file's name is the SHA-256 of its bytes. In a folder, or under any URL that fsspec opens.
+"""Content-addressed blobs: a file is named by the SHA-256 of its bytes, in a folder or under a URL that fsspec opens.
 
-A blob is written beside its path and moved there, so that it is whole or not there at all; to write one twice is to
-write it once. What a program needs as a file on this machine it gets from `local`.
+A blob is written to a temporary file and then moved, so that it is complete or absent; writing it twice has no further
+effect. `local` gives a file on this machine.
 """
 
 from __future__ import annotations

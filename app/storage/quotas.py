@@ -1,4 +1,4 @@
-"""How much is stored, in total and by key, and what is refused above that.
+"""Limits on stored bytes and on jobs, in total and per key.
 
 A row counts the bytes that it keeps on the disk: a corpus its archive and the files unpacked from it, a job its answers, a
 model its file, a file under review its sound and what belongs to it. Rows that share a file count it each.
@@ -28,7 +28,7 @@ def count_bytes(session: Session, owner: str | None = None) -> int:
 
 
 def check_bytes(session: Session, settings: Settings, owner: str, more: int = 0) -> None:
-    """Raises QuotaExceeded where the key, or all together, would keep more than the settings allow."""
+    """Raises QuotaExceeded if the key, or all keys together, would store more than the settings allow."""
     for limit, whose, name in (
         (settings.max_stored_bytes, None, "the service"),
         (settings.max_key_bytes if owner else 0, owner, "this key"),
@@ -43,7 +43,7 @@ def check_bytes(session: Session, settings: Settings, owner: str, more: int = 0)
 
 
 def check_jobs(session: Session, settings: Settings, owner: str) -> None:
-    """Raises Overloaded where there are as many unfinished jobs as the settings allow, of the key or of all."""
+    """Raises Overloaded if there are already as many unfinished jobs as the settings allow, per key or in total."""
     for limit, whose, name in (
         (settings.max_jobs, None, ""),
         (settings.max_key_jobs if owner else 0, owner, " of this key"),

@@ -1,10 +1,10 @@
-"""Which blobs are still needed, and what happens to the others. A blob may serve several rows.
+"""Which blobs are still needed, and the removal of the others. Several rows may share a blob.
 
 Two rules keep files and rows together while requests, jobs and services run side by side:
 
-- Who writes a blob holds it (a row in `holds`, written before the blob is kept) until the row that names it is
-  committed: `hold_blobs`. At the end of the block, what no row names is removed, so that a refused request leaves nothing.
-- Who removes a blob asks for rows and holds and removes the file in one transaction, under a lock that holds take too.
+- The writer of a blob holds it (a row in `holds`, written before the blob is kept) until the row that names it is
+  committed: `hold_blobs`. At the end of the block, blobs that no row names are removed, so that a refused request leaves nothing.
+- The removal of a blob checks rows and holds and deletes the file in one transaction, under a lock that holds also take.
 
 What a killed process held expires after `HELD` seconds; `collect` removes what is left over.
 """
@@ -28,7 +28,7 @@ from phonechain.app.storage.tables import RESULT_BLOBS, UNFINISHED, Corpus, Hold
 from phonechain.app.storage.workspace import Workspace
 
 HELD = 6 * 3600.0
-"""Seconds after which the hold of a process that was killed counts no more."""
+"""Seconds after which a hold expires, if its process was killed."""
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ class BlobHolds:
         """The workspace to write with."""
 
     def hold(self, digest: str) -> None:
-        """From now on nobody removes the blob. Raises DatabaseAway."""
+        """Keep the blob from being removed. Raises DatabaseAway."""
         if digest in self._digests:
             return
         with self._plain.db.write() as session:
@@ -54,7 +54,7 @@ class BlobHolds:
         self._digests[digest] = None
 
     def release(self) -> None:
-        """Remove what no row names by now. Where the database is away, the holds expire."""
+        """Remove the blobs that no row names by now. If the database is away, the holds expire later."""
         try:
             for digest in self._digests:
                 _remove(self._plain, digest, self._id)
@@ -75,7 +75,7 @@ def hold_blobs(workspace: Workspace) -> Iterator[BlobHolds]:
 
 @contextlib.asynccontextmanager
 async def hold_blobs_async(workspace: Workspace) -> AsyncIterator[BlobHolds]:
-    """The same for a route: at its end the database is asked in a thread, also where the client has left."""
+    """The same for a route: the release runs in a thread, even if the client has disconnected."""
     kept = BlobHolds(workspace)
     try:
         yield kept
@@ -84,7 +84,7 @@ async def hold_blobs_async(workspace: Workspace) -> AsyncIterator[BlobHolds]:
 
 
 def is_needed(session: Session, digest: str) -> bool:
-    """Whether a row names the blob, or somebody holds it who is about to write one."""
+    """Whether a row names the blob, or somebody who is about to write one holds it."""
     for query in (
         select(Hold.digest).where(Hold.digest == digest, Hold.expires > time.time()),
         select(Corpus.id).where(or_(Corpus.location == digest, Corpus.manifest == digest)),
@@ -106,7 +106,7 @@ def drop(workspace: Workspace, *digests: str) -> None:
 
 
 def collect(workspace: Workspace) -> int:
-    """Remove every blob and unpacked corpus that nothing needs, and files of jobs that are gone; how many."""
+    """Remove every blob and unpacked corpus that is not needed; returns how many."""
     with workspace.db.write() as session:
         session.execute(delete(Hold).where(Hold.expires <= time.time()))
     folders = (path.name for path in workspace.corpus_folder("x").parent.glob("[0-9a-f]*") if path.is_dir())
@@ -139,7 +139,7 @@ def _list_unfinished(session: Session) -> set[str]:
 
 
 def _remove(workspace: Workspace, digest: str, holder: str | None) -> bool:
-    """Remove what nothing needs, the hold of `holder` apart, which ends; whether it was removed."""
+    """Release the hold of `holder` and remove the blob if nothing else needs it; returns whether it was removed."""
     folder = workspace.corpus_folder(digest)
     trash = folder.with_name(f".removing-{new_id()}")
     with workspace.db.write() as session:

@@ -1,4 +1,4 @@
-"""Where a process of the service, or a worker, finds everything: the database, the blobs, a folder of its own."""
+"""The locations that a service process or a worker uses: the database, the blobs and a folder."""
 
 from __future__ import annotations
 
