@@ -264,7 +264,7 @@ def _doubts(segments: Sequence[Segment], duration: float | None) -> tuple[Notice
     last = segments[-1].end
     if duration is not None and len(segments) > 1 and last < duration / 50:
         message = (
-            f"the segments end at {last:.6f} s, which is {100 * last / duration:.2g} % of the sound ({_s(duration)}): "
+            f"the segments end at {_s(last)}, which is {100 * last / duration:.2g} % of the sound ({_s(duration)}): "
             "are their times in another unit?"
         )
         return (Notice("segments-cover-little", message, "segments", last, duration),)
@@ -359,5 +359,7 @@ def _name(index: int, s: Segment) -> str:
 
 def _s(seconds: float) -> str:
     """Seconds for a person: to the millisecond, with more digits only where needed."""
+    if abs(seconds) >= 1e9:  # nothing is that long: with all its digits nobody would see that
+        return f"{seconds:g} s"
     short = f"{seconds:.3f}"
     return (short if abs(float(short) - seconds) < 5e-6 else f"{seconds:.6f}") + " s"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,14 @@ def test_every_wrong_segment_has_its_place(client: Client) -> None:
     ]
     assert problem["errors"][0]["value"] == 0.1
     assert problem["errors"][0]["limit"] == 0.2
+
+
+def test_a_time_beyond_all_recordings_is_a_short_number(client: Client) -> None:
+    for segment in ({"start": -1e308, "end": 1}, {"start": 0, "end": 1e308}, {"start": 1e300, "end": 1e308}):
+        problem = client.classify(segments=json.dumps([segment]).encode()).json()
+        assert "e+30" in problem["detail"]
+        assert len(problem["detail"]) < 400
+        assert all(len(error["detail"]) < 400 for error in problem.get("errors", []))
 
 
 def test_a_broken_annotation_names_its_line(client: Client) -> None:
