@@ -18,7 +18,7 @@ from phonechain.app.http.routes.classify_speakers import label_speakers
 from phonechain.app.http.uploads import Upload, parse_object, parse_options, receive, run_while_connected
 from phonechain.app.labelling import pipeline as labelling
 from phonechain.app.labelling.batcher import Slot
-from phonechain.app.labelling.lanes import SEGMENTS_PER_SECOND, TEXT_PER_SECOND
+from phonechain.app.labelling.lanes import SEGMENTS_PER_SECOND, TEXT_PER_SECOND, estimate_seconds
 from phonechain.app.labelling.pipeline import Prepared
 from phonechain.app.models.catalog import Entry
 from phonechain.app.problems.errors import InvalidRequest
@@ -36,7 +36,10 @@ router = APIRouter(tags=["classify"])
 async def classify(request: Request, services: ServicesDep) -> Response:
     services.batcher.refuse_if_full()
     upload = await receive(request, services.settings.max_body_bytes, ("audio", "segments"), texts=("segments",))
-    with services.batcher.admit(upload.text_size / TEXT_PER_SECOND) as slot:
+    size = upload.text_size / TEXT_PER_SECOND
+    if (audio := upload.files.get("audio")) is not None:  # known now: 64 long ones at once leave places to short ones
+        size = max(size, estimate_seconds(audio.data))
+    with services.batcher.admit(size) as slot:
         return await run_while_connected(request, label(upload, request.query_params, services, slot))
 
 

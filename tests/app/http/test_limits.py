@@ -168,3 +168,16 @@ def test_alternatives_are_limited(serve: Serve) -> None:
     assert refused.json()["errors"] == [
         {"detail": "n_best: expected at most 3 labels, got '4'", "parameter": "n_best", "value": "4", "limit": 3}
     ]
+
+
+def test_a_long_recording_beyond_their_share_takes_no_place(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is refused before it waits to be decoded: short ones behind many long ones find a place."""
+    with serve(queue_size=4) as client:
+        batcher = client.app.state.services.batcher
+        batcher.shared.long[0] = 3
+        monkeypatch.setattr("phonechain.app.http.routes.classify.parse_request", None)
+        long = client.classify(audio=wav(np.zeros(16000 * 61, np.float32)))
+        assert (long.status_code, long.json()["type"]) == (503, "/problems/overloaded")
+        assert "recordings of more than 60 s in progress (limit 3)" in long.json()["detail"]
+        assert sum(batcher.shared.in_progress) == 0
+        batcher.shared.long[0] = 0
