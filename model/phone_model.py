@@ -17,8 +17,8 @@ from phonechain.features.phones.comparison import LabelComparison, LabelSet
 from phonechain.features.segments import Segment
 from phonechain.model.answers import LabelledSegment, answers
 from phonechain.model.chain.packing import Packing
-from phonechain.model.encoders.frames import FrameBatch
-from phonechain.model.learning.normaliser import Mode, Normaliser
+from phonechain.model.encoders.frames import FrameBatch, LongFrames
+from phonechain.model.learning.normaliser import Mode, Normaliser, ScaledFrames
 from phonechain.model.networks.base import SequenceNetwork
 from phonechain.model.sequences import SequenceAnswer, answer_sequence
 from phonechain.model.settings import ModelSettings
@@ -131,7 +131,9 @@ class PhoneModel:
         if not kept:
             return all_p, all_best
         group = list(range(len(items))) if groups is None else list(groups)
-        inputs = self.normaliser.apply_inputs([items[n] for n in kept], self.features, [group[n] for n in kept], mode)
+        inputs, frames = self.normaliser.apply_lazily(
+            [items[n] for n in kept], self.features, [group[n] for n in kept], mode, LONG
+        )
         short = [n for n, i in enumerate(inputs) if len(i.segments) <= LONG]
         if short:
             order, packing, h = self._encode_batch([inputs[n] for n in short])
@@ -149,17 +151,17 @@ class PhoneModel:
         for n, one in enumerate(inputs):
             if len(one.segments) > LONG:
                 own = None if evidence is None else evidence[kept[n]]
-                all_p[kept[n]], all_best[kept[n]] = self._label_long(one, viterbi, own)
+                all_p[kept[n]], all_best[kept[n]] = self._label_long(one, frames.get(n), viterbi, own)
         return all_p, all_best
 
     def _label_long(
-        self, inputs: Inputs, viterbi: bool, evidence: NDArray[np.float32] | None
+        self, inputs: Inputs, frames: ScaledFrames | None, viterbi: bool, evidence: NDArray[np.float32] | None
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """The same of one long recording, normalised, some of its segments at a time."""
         with torch.inference_mode():
-            rows = self.network.encode_long(
-                torch.from_numpy(inputs.segments), self._frame_batch([inputs], Packing((len(inputs.segments),)))
-            )
+            times, period = torch.from_numpy(inputs.times), self.features.frame_period
+            seen = None if frames is None else LongFrames(frames, times, period)
+            rows = self.network.encode_long(torch.from_numpy(inputs.segments), seen)
             given = None if evidence is None else torch.from_numpy(evidence)
             p = self.network.posteriors_of_long(rows, evidence=given, temperature=self.temperature)
             best = self.network.decode_long(rows) if viterbi else p.argmax(1)

@@ -13,9 +13,9 @@ from torch import Tensor, nn
 
 from phonechain.features.errors import SettingsError
 from phonechain.model.chain.packing import Packing
-from phonechain.model.encoders.frames import FrameBatch, FrameEncoder
-from phonechain.model.encoders.long import Chunks, LongRows, count_chunks, rows_of, run_layer
-from phonechain.model.encoders.recurrent import CHUNK, Bidirectional, drop, groups_of, reset_linear
+from phonechain.model.encoders.frames import FrameBatch, FrameEncoder, LongFrames
+from phonechain.model.encoders.long import LONG_CHUNK, Chunks, LongRows, count_chunks, rows_of, run_layers
+from phonechain.model.encoders.recurrent import Bidirectional, drop, groups_of, reset_linear
 from phonechain.model.settings import EncoderSettings
 
 
@@ -38,7 +38,7 @@ class Encoder(nn.Module):
     def forward(self, x: Tensor, packing: Packing, frames: FrameBatch | None = None) -> Tensor:
         return x
 
-    def run_long(self, x: Tensor, frames: FrameBatch | None = None) -> LongRows:
+    def run_long(self, x: Tensor, frames: LongFrames | None = None) -> LongRows:
         """The encoding of one long recording, computed some rows at a time; not for training."""
         return LongRows(len(x), self.width, x.__getitem__)
 
@@ -89,7 +89,7 @@ class RecurrentEncoder(Encoder):
         """[N, C] -> [N, P]."""
         return nn.functional.gelu(self.norm(self.projection(seen)))
 
-    def run_long(self, x: Tensor, frames: FrameBatch | None = None) -> LongRows:
+    def run_long(self, x: Tensor, frames: LongFrames | None = None) -> LongRows:
         """The same; it holds one projection of each segment, and the states at the seams of chunks."""
         inside = x.new_empty(len(x), self.settings.width)
         states: Chunks | None = None
@@ -97,16 +97,15 @@ class RecurrentEncoder(Encoder):
             if frames is None:
                 raise ValueError("expected frames for an encoder that reads them, got none")
             states = self.frames.run_long(frames)
-        for at in range(0, len(x), CHUNK):
-            here = slice(at, at + CHUNK)
+        for at in range(0, len(x), LONG_CHUNK):
+            here = slice(at, at + LONG_CHUNK)
             seen = x[here]
             if self.frames is not None and frames is not None and states is not None:
                 seen = torch.cat([seen, self.frames.pool_long(frames, here, states)], 1)
             inside[here] = self._project(seen)
-        chunks: Chunks = lambda k: inside[k * CHUNK : (k + 1) * CHUNK]  # noqa: E731
-        for layer in self.layers:
-            assert isinstance(layer, Bidirectional)
-            chunks = run_layer(layer, chunks, count_chunks(len(x)))
+        chunks: Chunks = lambda k: inside[k * LONG_CHUNK : (k + 1) * LONG_CHUNK]  # noqa: E731
+        layers = [layer for layer in self.layers if isinstance(layer, Bidirectional)]
+        chunks = run_layers(layers, chunks, count_chunks(len(x)))
         return LongRows(len(x), self.width, lambda span: torch.cat([rows_of(chunks, span), inside[span]], 1))
 
     def _run(self, layer: nn.Module, rows: Tensor, packing: Packing) -> Tensor:

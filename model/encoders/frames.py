@@ -8,8 +8,9 @@ the parts of a 3:4:3 split, as for the 92 features, and the interpolated states 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -20,7 +21,7 @@ from torch.nn import functional
 from phonechain.features.inputs import Frames
 from phonechain.features.pooling import MIN_DURATION, PARTS
 from phonechain.model.chain.packing import Packing
-from phonechain.model.encoders.long import ChunkCache, Chunks, count_chunks, rows_of, run_layer
+from phonechain.model.encoders.long import LONG_CHUNK, Chunks, count_chunks, rows_of, run_layers
 from phonechain.model.encoders.recurrent import CHUNK, Bidirectional, drop, groups_of, reset_linear
 from phonechain.model.settings import EncoderSettings
 
@@ -60,6 +61,32 @@ class FrameBatch:
         """From the frames [F_b, C] and times [T_b, 2] of each sequence, in the packing's order."""
         when = torch.from_numpy(np.concatenate(times)).to(device)[packing.from_concatenated]
         return cls(tuple(torch.from_numpy(np.ascontiguousarray(f)).to(device) for f in frames), when, period)
+
+
+class FrameRows(Protocol):
+    """Frames of one recording, [F, C], normalised when they are asked for, or before."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, span: slice, /) -> NDArray[np.float32]: ...
+
+
+@dataclass(frozen=True)
+class LongFrames:
+    """Frames of one long recording, of which some are there at a time.
+
+    Attributes:
+        times: [T, 2] start and end of each segment, seconds from the first frame.
+        period: seconds between two frames.
+    """
+
+    frames: FrameRows
+    times: Tensor
+    period: float
+
+    def rows(self, span: slice) -> Tensor:
+        """[1, n, C] of some frames in a row."""
+        return torch.from_numpy(np.ascontiguousarray(self.frames[span]))[None]
 
 
 class FrameEncoder(nn.Module):
@@ -122,23 +149,27 @@ class FrameEncoder(nn.Module):
         else:
             x = padded.new_empty((longest + 1) // 2, len(padded), self.settings.channels)
             for at in range(0, longest, CHUNK):
-                x[at // 2 : (at + CHUNK) // 2] = self._convolve_piece(padded, lengths, at, CHUNK)
+                piece = self._convolve_piece(lambda span: padded[:, span], longest, lengths, at, CHUNK)
+                x[at // 2 : (at + CHUNK) // 2] = piece
         counts = (lengths + 1) // 2
         for n, layer in enumerate(self.layers):
             x = drop(x, self.settings.frame_dropout, self.training and n > 0, noise)
             x = layer(x, counts)
         return x, counts
 
-    def _convolve_piece(self, padded: Tensor, lengths: Tensor, at: int, count: int) -> Tensor:
+    def _convolve_piece(
+        self, rows: Callable[[slice], Tensor], length: int, lengths: Tensor, at: int, count: int
+    ) -> Tensor:
         """[(n + 1) // 2, b, C'] of at most `count` frames from `at`, both even, as if the whole sequence were convolved."""
         halo = 2 * WIDTH // 2 * 2
-        before, stop = min(halo, at), min(padded.shape[1], at + count)
-        here = self._convolve(padded[:, at - before : stop + halo], lengths, at - before, None).transpose(0, 1)
+        before, stop = min(halo, at), min(length, at + count)
+        seen = rows(slice(at - before, min(length, stop + halo)))
+        here = self._convolve(seen, lengths, at - before, None).transpose(0, 1)
         return here[before // 2 : (stop + 1) // 2 - (at - before) // 2]
 
-    def pool_long(self, batch: FrameBatch, rows: slice, states: Chunks) -> Tensor:
+    def pool_long(self, batch: LongFrames, rows: slice, states: Chunks) -> Tensor:
         """[n, 5 * 2 U + 1] of some segments of one recording, from the chunks of `run_long`."""
-        times, period, length = batch.times[rows], 2 * batch.period, (len(batch.frames[0]) + 1) // 2
+        times, period, length = batch.times[rows], 2 * batch.period, (len(batch.frames) + 1) // 2
         first = min(length - 1, max(0, int(times.min() / period) - 2))
         last = min(length, max(first + 1, int(times.max() / period) + 3))
         here = rows_of(states, slice(first, last))[:, None]
@@ -146,20 +177,17 @@ class FrameEncoder(nn.Module):
         pooled = pool_states(here, counts, times, column, period, first)
         return torch.cat([pooled, _log_duration(times).to(pooled.dtype)], 1)
 
-    def run_long(self, batch: FrameBatch) -> Chunks:
+    def run_long(self, batch: LongFrames) -> Chunks:
         """The network's states over one long recording, in chunks."""
-        frames = batch.frames[0][None]
-        lengths = torch.tensor([frames.shape[1]])
-        count = count_chunks((frames.shape[1] + 1) // 2)
+        length = len(batch.frames)
 
         def convolve_chunk(k: int) -> Tensor:
-            return self._convolve_piece(frames, lengths, 2 * CHUNK * k, 2 * CHUNK)[:, 0]
+            return self._convolve_piece(batch.rows, length, torch.tensor([length]), 2 * LONG_CHUNK * k, 2 * LONG_CHUNK)[
+                :, 0
+            ]
 
-        chunks: Chunks = ChunkCache(convolve_chunk)
-        for layer in self.layers:
-            assert isinstance(layer, Bidirectional)
-            chunks = run_layer(layer, chunks, count)
-        return chunks
+        layers = [layer for layer in self.layers if isinstance(layer, Bidirectional)]
+        return run_layers(layers, convolve_chunk, count_chunks((length + 1) // 2))
 
     def _convolve(self, x: Tensor, lengths: Tensor, first: int, noise: torch.Generator | None) -> Tensor:
         """[b, F, C] from frame `first` on -> [b, (F + 1) // 2, C']."""

@@ -8,9 +8,10 @@ recording are estimated with the training set's as a prior (maximum a posteriori
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from functools import partial
+from typing import Literal
 
 import numpy as np
 import torch
@@ -53,11 +54,21 @@ class Statistics:
     @classmethod
     def of(cls, rows: NDArray[np.float32]) -> Statistics:
         """Of rows [N, D]."""
-        if not len(rows):
-            return cls(0.0, np.zeros(rows.shape[1]), np.ones(rows.shape[1]))
-        mean = rows.mean(0, dtype=np.float64)
-        squares = sum(((block - mean) ** 2).sum(0) for block in _blocks(rows))
-        return cls(float(len(rows)), mean, squares / len(rows))
+        return cls.of_blocks(lambda: _blocks(rows), rows.shape[1])
+
+    @classmethod
+    def of_blocks(cls, blocks: Callable[[], Iterable[NDArray[np.float32]]], width: int) -> Statistics:
+        """Of rows that come some at a time, [n, D], the same ones whenever they are asked for."""
+        count, total, squares = 0, np.zeros(width), np.zeros(width)
+        for block in blocks():
+            count += len(block)
+            total += block.sum(0, dtype=np.float64)
+        if not count:
+            return cls(0.0, total, np.ones(width))
+        mean = total / count
+        for block in blocks():
+            squares += ((block - mean) ** 2).sum(0)
+        return cls(float(count), mean, squares / count)
 
     def standardise(
         self, rows: NDArray[np.float32], prior: float, out: NDArray[np.float32] | None = None
@@ -72,9 +83,13 @@ class Statistics:
         return out
 
 
-def _blocks(rows: NDArray[np.float32]) -> Iterator[NDArray[np.float32]]:
+def _blocks(rows: NDArray[np.float32] | ScaledFrames) -> Iterator[NDArray[np.float32]]:
     """Some rows at a time: in float64 the frames of two hours would be 230 MB."""
     return (rows[at : at + ROWS] for at in range(0, len(rows), ROWS))
+
+
+def _blocks_of_all(several: Sequence[NDArray[np.float32] | ScaledFrames]) -> Iterator[NDArray[np.float32]]:
+    return (block for rows in several for block in _blocks(rows))
 
 
 @dataclass(frozen=True)
@@ -158,35 +173,73 @@ class Normaliser:
     def scale_frames(self, frames: Frames, features: FeatureSettings, *, own: bool) -> NDArray[np.float32]:
         """[F, B] normalised over the training set, after subtracting the recording's `own` level or the training set's."""
         frames = np.asarray(frames, dtype=np.float32)
-        taken = np.float32(level(frames, features) if own else self.level)
-        scaled: NDArray[np.float32] = frames - taken
-        scaled -= self.frame_mean.numpy()
-        scaled /= self.frame_std.numpy()
-        return scaled
+        return ScaledFrames(self, frames, self._level(frames, features, own=own))[:]
 
     def apply_inputs(
         self, items: Sequence[Inputs], features: FeatureSettings, groups: Sequence[int], mode: Mode
     ) -> list[Inputs]:
         """Normalise several utterances, each with the rest of its group (`groups`, one number per utterance)."""
+        return self.apply_lazily(items, features, groups, mode)[0]
+
+    def apply_lazily(
+        self, items: Sequence[Inputs], features: FeatureSettings, groups: Sequence[int], mode: Mode,
+        longest: int | None = None,
+    ) -> tuple[list[Inputs], dict[int, ScaledFrames]]:  # fmt: skip
+        """The same; the frames of utterances of more than `longest` segments are apart, by number, and not computed yet."""
         if not items:
-            return []
+            return [], {}
         items = [i.reduce_to(features) for i in items]
         lengths = [len(i.segments) for i in items]
-        cuts = np.cumsum(lengths)[:-1]
         x = self.apply(np.concatenate([i.segments for i in items]), np.repeat(groups, lengths), mode=mode)
-        frames: list[Any] = [i.frames for i in items]
-        if features.bands:
-            frames = [self.scale_frames(f, features, own=mode != "model") for f in frames]
-            if mode != "model":
-                for g in dict.fromkeys(groups):
-                    members = [n for n, other in enumerate(groups) if other == g]
-                    together = frames[members[0]] if len(members) == 1 else np.concatenate([frames[n] for n in members])
-                    own = Statistics.of(together)
-                    for n in members:
+        rows = np.split(x, np.cumsum(lengths)[:-1])
+        made = [replace(i, segments=own) for i, own in zip(items, rows, strict=True)]
+        if not features.bands:
+            return made, {}
+        scaled = [ScaledFrames(self, i.frames, self._level(i.frames, features, own=mode != "model")) for i in items]
+        lazy = {n for n, length in enumerate(lengths) if longest is not None and length > longest}
+        frames = [f if n in lazy else f[:] for n, f in enumerate(scaled)]
+        if mode != "model":
+            for g in dict.fromkeys(groups):
+                members = [n for n, other in enumerate(groups) if other == g]
+                together = [frames[n] for n in members]
+                own = Statistics.of_blocks(partial(_blocks_of_all, together), features.bands)
+                for n in members:
+                    if n in lazy:
+                        scaled[n] = replace(scaled[n], own=own)
+                    else:
                         own.standardise(frames[n], FRAME_PRIOR, out=frames[n])
-        return [
-            replace(i, segments=rows, frames=f) for i, rows, f in zip(items, np.split(x, cuts), frames, strict=True)
-        ]
+        for n, i in enumerate(made):
+            made[n] = replace(i, frames=frames[n] if n not in lazy else i.frames[:0])
+        return made, {n: scaled[n] for n in lazy}
+
+    def _level(self, frames: Frames, features: FeatureSettings, *, own: bool) -> np.float32:
+        """What is subtracted of a recording's frames."""
+        return np.float32(level(frames, features) if own else self.level)
+
+
+@dataclass(frozen=True)
+class ScaledFrames:
+    """The frames of a recording, normalised when they are asked for.
+
+    Attributes:
+        taken: the level that is subtracted.
+        own: statistics of the recording or its speaker, normalised over the training set; None for no such normalisation.
+    """
+
+    normaliser: Normaliser
+    frames: Frames
+    taken: np.float32
+    own: Statistics | None = None
+
+    def __len__(self) -> int:
+        """Number of frames."""
+        return len(self.frames)
+
+    def __getitem__(self, span: slice) -> NDArray[np.float32]:
+        scaled: NDArray[np.float32] = np.asarray(self.frames[span], dtype=np.float32) - self.taken
+        scaled -= self.normaliser.frame_mean.numpy()
+        scaled /= self.normaliser.frame_std.numpy()
+        return scaled if self.own is None else self.own.standardise(scaled, FRAME_PRIOR, out=scaled)
 
 
 def _mean_and_deviation(x: NDArray[np.float32]) -> tuple[Tensor, Tensor]:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from phonechain.features.errors import SettingsError
 from phonechain.model.chain.packing import Packing
 from phonechain.model.encoders.encoder import build_encoder
-from phonechain.model.encoders.frames import FrameBatch
+from phonechain.model.encoders.frames import FrameBatch, LongFrames
 from phonechain.model.encoders.long import LongRows
 from phonechain.model.settings import ModelSettings
 
@@ -96,7 +96,7 @@ class SequenceNetwork(nn.Module, ABC):
     def encode(self, x: Tensor, packing: Packing, frames: FrameBatch | None = None) -> Tensor:
         """[N, E] the input of the factors, from segment features [N, D] and, for an encoder that reads them, frames."""
 
-    def encode_long(self, x: Tensor, frames: FrameBatch | None = None) -> LongRows:
+    def encode_long(self, x: Tensor, frames: LongFrames | None = None) -> LongRows:
         """The same for one long recording, some rows at a time, for `posteriors_of_long` and `decode_long`; no gradient."""
         return self.encoder.run_long(x, frames)
 

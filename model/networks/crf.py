@@ -212,7 +212,7 @@ class ConditionalRandomField(FactorModel):
     @property
     def _window(self) -> int:
         """Positions of a long recording whose tables exist at once."""
-        return max(2, min(BUDGET // self._bytes_per_row // 16, LONGEST_WINDOW))
+        return max(2, min(BUDGET // self._bytes_per_row // 64, LONGEST_WINDOW))
 
     def _potentials_of_long(self, rows: LongRows, span: slice) -> chain.Potentials:
         """Log-potentials of some positions, from them and what factors see around them."""

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from phonechain.model.chain import inference as chain
 from phonechain.model.chain.packing import Packing
-from phonechain.model.encoders.frames import FrameBatch
+from phonechain.model.encoders.frames import FrameBatch, LongFrames
 from phonechain.model.encoders.long import LongRows
 from phonechain.model.networks.base import SequenceNetwork
 from phonechain.model.networks.crf import ALL, ConditionalRandomField
@@ -57,7 +57,7 @@ class ProductOfExperts(ConditionalRandomField):
         """[N, E] what the members' factors see."""
         return torch.cat([m.encode(x[:, : m.features], packing, frames) for m in self.experts], 1)
 
-    def encode_long(self, x: Tensor, frames: FrameBatch | None = None) -> LongRows:
+    def encode_long(self, x: Tensor, frames: LongFrames | None = None) -> LongRows:
         """The same of one long recording, some rows at a time."""
         parts = [m.encode_long(x[:, : m.features], frames) for m in self.experts]
         return LongRows(len(x), self.width, lambda span: torch.cat([part[span] for part in parts], 1))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -11,32 +13,35 @@ from phonechain.model.combination import combine
 from phonechain.model.encoders import encoder as encoder_module
 from phonechain.model.encoders import frames as frames_module
 from phonechain.model.encoders import long as long_module
-from phonechain.model.encoders.frames import FrameBatch
+from phonechain.model.encoders.encoder import build_encoder
+from phonechain.model.encoders.frames import LongFrames
 from phonechain.model.encoders.long import ChunkCache, rows_of
 from phonechain.model.learning.normaliser import Mode
 from phonechain.model.networks import crf
 from phonechain.model.networks.memm import MaximumEntropyMarkovModel
 from phonechain.model.phone_model import PhoneModel
 from phonechain.model.settings import FactorSettings, ModelSettings
-from tests.model.test_encoders import KINDS, encode, encoder, utterance
+from tests.model.test_encoders import KINDS, encode, utterance
 from tests.model.test_product import LABELS, inputs, model
 
 
 @pytest.fixture
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (long_module, frames_module, encoder_module):
-        monkeypatch.setattr(module, "CHUNK", 16)
+        monkeypatch.setattr(module, "LONG_CHUNK", 16)
 
 
 @pytest.mark.usefixtures("small_chunks")
-@pytest.mark.parametrize("room", [0, 2000, 1 << 20])
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_encoder_gives_the_same_rows_in_any_order(kind: str, room: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ChunkCache.__init__, "__defaults__", (room,))
-    built = encoder(kind)
+@pytest.mark.parametrize("layers", [1, 2, 3])
+def test_an_encoder_gives_the_same_rows_in_any_order(kind: str, layers: int) -> None:
+    settings = replace(KINDS[kind], frame_layers=layers, segment_layers=layers)
+    built = build_encoder(settings, 0 if kind == "frames" else 3)
+    built.reset(torch.Generator().manual_seed(1))
+    built.double().eval()
     x, frames, times = given = utterance(3, 77, kind)
     whole = encode(built, [given])[0]
-    batch = FrameBatch((torch.from_numpy(frames),), torch.from_numpy(times), 0.01)
+    batch = LongFrames(frames, torch.from_numpy(times), 0.01)
     with torch.inference_mode():
         rows = built.run_long(torch.from_numpy(x), batch)
         assert len(rows) == 77
@@ -80,21 +85,21 @@ def test_chains_that_do_not_go_in_windows_are_labelled_whole(monkeypatch: pytest
     np.testing.assert_array_equal(found[1][0], whole[1][0])
 
 
-def test_chunks_are_computed_once_while_there_is_room() -> None:
+def test_the_last_chunks_are_at_hand() -> None:
     made: list[int] = []
 
     def make(number: int) -> torch.Tensor:
         made.append(number)
         return torch.full((4, 1), float(number))  # 16 bytes
 
-    kept = ChunkCache(make, room=40)
+    kept = ChunkCache(make)
     for number in (0, 1, 2, 3, 4, 4, 3, 2, 1, 0):
         assert kept(number)[0] == number
-    assert made == [0, 1, 2, 3, 4, 2]  # two fit, and the last two are at hand
+    assert made == [0, 1, 2, 3, 4, 2, 1, 0]
 
 
 def test_rows_across_chunks() -> None:
-    size = long_module.CHUNK
+    size = long_module.LONG_CHUNK
     big = torch.arange(2.5 * size)[:, None]
 
     def chunks(k: int) -> torch.Tensor:
