@@ -121,8 +121,9 @@ class _Run:
         self.before: list[list[State]] = []
         self.after: dict[int, list[State]] = {}
         units = layer.ahead.hidden_size
-        weight = layer.ahead.weight_hh_l0
-        self._ahead = self._back = (weight.new_zeros(1, units), weight.new_zeros(1, units))
+        nothing = next(layer.parameters()).new_zeros(1, units)
+        self._ahead: State = (nothing, nothing)
+        self._back: State = (nothing, nothing)
 
     def pass_ahead(self, k: int, x: Tensor) -> Tensor:
         """[n, U] of the chunk after all those that were passed so far."""
@@ -138,7 +139,7 @@ class _Run:
     def pass_back(self, k: int, x: Tensor) -> Tensor:
         """[n, U] of the chunk before all those that were passed so far."""
         self.after[k] = []
-        parts = []
+        parts: list[Tensor] = []
         for block in reversed(x.split(_block())):
             self.after[k].insert(0, self._back)
             part, self._back = self.layer.back(block.flip(0), self._back)

@@ -197,19 +197,18 @@ class Normaliser:
             return made, {}
         scaled = [ScaledFrames(self, i.frames, self._level(i.frames, features, own=mode != "model")) for i in items]
         lazy = {n for n, length in enumerate(lengths) if longest is not None and length > longest}
-        frames = [f if n in lazy else f[:] for n, f in enumerate(scaled)]
-        if mode != "model":
-            for g in dict.fromkeys(groups):
-                members = [n for n, other in enumerate(groups) if other == g]
-                together = [frames[n] for n in members]
-                own = Statistics.of_blocks(partial(_blocks_of_all, together), features.bands)
-                for n in members:
-                    if n in lazy:
-                        scaled[n] = replace(scaled[n], own=own)
-                    else:
-                        own.standardise(frames[n], FRAME_PRIOR, out=frames[n])
-        for n, i in enumerate(made):
-            made[n] = replace(i, frames=frames[n] if n not in lazy else i.frames[:0])
+        frames = {n: f[:] for n, f in enumerate(scaled) if n not in lazy}
+        for g in dict.fromkeys(groups) if mode != "model" else ():
+            members = [n for n, other in enumerate(groups) if other == g]
+            own = Statistics.of_blocks(
+                partial(_blocks_of_all, [frames.get(n, scaled[n]) for n in members]), features.bands
+            )
+            for n in members:
+                if n in lazy:
+                    scaled[n] = replace(scaled[n], own=own)
+                else:
+                    own.standardise(frames[n], FRAME_PRIOR, out=frames[n])
+        made = [replace(i, frames=frames.get(n, i.frames[:0])) for n, i in enumerate(made)]
         return made, {n: scaled[n] for n in lazy}
 
     def _level(self, frames: Frames, features: FeatureSettings, *, own: bool) -> np.float32:
