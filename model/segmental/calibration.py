@@ -24,8 +24,8 @@ TEMPERATURES = (0.75, 0.9, 1.0, 1.15, 1.35)
 """Temperatures that calibration tries."""
 
 FLAT_TEMPERATURE = 3.0
-"""Temperature after a flat start, which has no boundaries to calibrate with: the one at which such models were right on
-average about "within 20 ms", on corpora whose boundaries are known (`experiments/ALIGNMENT.md`).
+"""Temperature after a flat start, which has no boundaries to calibrate with: the one at which such a model was right on average
+about "within 20 ms" on festvox-ru, whose boundaries are known (`experiments/ALIGNMENT.md`).
 """
 
 RECOGNISED = 100
