@@ -23,9 +23,12 @@ ALIGNED = 16
 TEMPERATURES = (0.75, 0.9, 1.0, 1.15, 1.35)
 """Temperatures that calibration tries."""
 
-FLAT_TEMPERATURE = 3.0
-"""Temperature after a flat start, which has no boundaries to calibrate with: the one at which such a model was right on average
-about "within 20 ms" on festvox-ru, whose boundaries are known (`experiments/ALIGNMENT.md`).
+FLAT_TEMPERATURES = (1.0, 1.5, 2.0)
+"""Temperatures of which one makes held-out transcripts most probable, after a flat start."""
+
+FLAT_FACTOR = 2.0
+"""How much more than that a flat start's boundaries need: what it makes of them is off in the same way in every recording. Two
+corpora whose boundaries are known agree on it (`experiments/ALIGNMENT.md`).
 """
 
 RECOGNISED = 100
@@ -48,9 +51,24 @@ def calibrate(aligner: PhoneAligner, held: HeldOut) -> None:
 
 
 def calibrate_flat(aligner: PhoneAligner, held: HeldOut) -> None:
-    """Set the decoding of an aligner that was trained without boundaries; its temperature is FLAT_TEMPERATURE."""
-    aligner.temperature_ = FLAT_TEMPERATURE
-    calibrate_decoding(aligner, [(audio, [str(s.label) for s in segments]) for audio, segments in held])
+    """Set temperature and decoding of an aligner that was trained without boundaries; those of `held` do not count.
+
+    The temperature is FLAT_FACTOR times the one at which the transcripts of these recordings are most probable.
+    """
+    said = [(audio, [str(s.label) for s in segments]) for audio, segments in held]
+    probable = dict[float, float]()
+    for temperature in FLAT_TEMPERATURES:
+        aligner.temperature_ = temperature
+        probable[temperature] = sum(_log_posterior(aligner, *one) for one in said[:ALIGNED])
+    aligner.temperature_ = FLAT_FACTOR * max(probable, key=lambda t: probable[t]) if said else 1.0
+    calibrate_decoding(aligner, said)
+
+
+def _log_posterior(aligner: PhoneAligner, audio: Audio, labels: Sequence[str]) -> float:
+    try:
+        return aligner.align_phones(audio, labels).log_posterior
+    except PhonechainError:
+        return 0.0
 
 
 def calibrate_boundaries(aligner: PhoneAligner, held: HeldOut) -> None:
