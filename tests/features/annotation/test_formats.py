@@ -610,3 +610,13 @@ def test_a_sentence_file_of_timit_is_one_interval_in_samples(name):
 @pytest.mark.parametrize("line", [b"0 1000000 a 0.5 b 0.25 c\n", b"0 46797 sil 1 2\n", b"5 46797 one two three\n"])
 def test_a_line_with_levels_is_no_sentence(line):
     assert read(line, name="a.txt").tiers[0].name != "sentence"
+
+
+@pytest.mark.parametrize("name", ["w\rx", "w\nx", "w\r\nx", 'a "b", c'])
+@pytest.mark.parametrize("wide", [True, False])
+def test_csv_quotes_every_line_end(name, wide):
+    """Python's csv writes a carriage return as it is, and a reader takes it for the end of the line."""
+    tiers = [Tier(name, "interval", [Segment(0, 1, name)]), Tier("z", "interval", [Segment(0, 1 if wide else 2, "b")])]
+    back = read(write(Annotation(tiers, "csv"), "csv"), format="csv")
+    kept = name.replace("\r\n", "\n").replace("\r", "\n")
+    assert [(t.name, [s.label for s in t.entries]) for t in back.tiers] == [(kept, [kept]), ("z", ["b"])]
