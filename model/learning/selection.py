@@ -42,6 +42,9 @@ FOLDS = 3
 ENOUGH = 1500
 """Held-out segments from which one fold is enough."""
 
+HOPELESS = 1.3
+"""Times the best error so far from which on a candidate is given up halfway: none that was measured won back more than 1.2."""
+
 WARM_EPOCHS = 8
 """Passes of what goes on from a base, some more over less than a sample: on five and ten minutes of festvox-ru twenty are no
 better, at twice the time."""
@@ -85,6 +88,7 @@ class CandidateScore:
     seconds: float = 0.0
     weights: int = 0
     failure: str = ""
+    stopped: bool = False
 
     @property
     def error(self) -> float:
@@ -99,9 +103,10 @@ class CandidateScore:
     def row(self) -> dict[str, Any]:
         """A row of the table of candidates, JSON-serialisable; None for the error of one that could not be trained."""
         known = not self.failure and bool(self.segments)
+        notes = (self.candidate.note, "stopped halfway" if self.stopped else "")
         return {
             "preset": self.candidate.system.name, "warm": self.candidate.warm, "kept": self.candidate.kept,
-            "note": self.failure or self.candidate.note,
+            "note": self.failure or ", ".join(filter(None, notes)),
             "dev_error": self.error if known else None, "segments": sum(self.segments), "folds": len(self.segments),
             "weights": self.weights, "seconds": round(self.seconds, 2),
         }  # fmt: skip
@@ -171,7 +176,7 @@ class Search:
     ) -> None:  # fmt: skip
         self.training, self.features, self.drop, self.base = training, features, tuple(drop), base
         self.as_is, self.progress, self.stop = as_is, progress, stop
-        self.done = 0
+        self.done, self.best = 0, math.inf
 
     def choose_once(self, items: Sequence[Featurised], run_dir: Path | None) -> Choice:
         """As `choose`, or the stored choice of an interrupted run with the same arguments, if its folder has one."""
@@ -219,7 +224,7 @@ class Search:
         if min(s.error for s in entries) == math.inf:
             raise TrainingError(trained[0].failure or "no candidate could be scored: too few labelled segments")
         self._cross_validate(entries, folds)
-        ranked = sorted(entries, key=lambda s: (s.error, s.weights))
+        ranked = sorted(entries, key=lambda s: (s.stopped, s.error, s.weights))
         most = max(len(s.segments) for s in ranked)
         ranked.sort(key=lambda s: len(s.segments) < most)  # what was scored on more folds comes first
         chosen = ranked[0]
@@ -229,8 +234,8 @@ class Search:
 
     def _cross_validate(self, entries: Sequence[CandidateScore], folds: Sequence[Sequence[Featurised]]) -> None:
         """Score the best candidates on the other folds too, where one fold cannot tell them apart."""
-        best = min(entries, key=lambda s: s.error)
-        rivals = [s for s in entries if s.segments and s.error - best.error < 2 * s.spread]
+        best = min(entries, key=lambda s: (s.stopped, s.error))
+        rivals = [s for s in entries if s.segments and not s.stopped and s.error - best.error < 2 * s.spread]
         if len(rivals) < 2 or sum(best.segments) >= ENOUGH:
             return
         rivals.sort(key=lambda s: (not s.candidate.kept, s.error, s.weights))  # the base as it is costs next to nothing
@@ -267,6 +272,7 @@ class Search:
         else:
             self._train(entry, [item for n, fold in enumerate(folds) if n != held for item in fold], folds[held])
         entry.seconds += time.perf_counter() - began
+        self.best = min(self.best, entry.error)
         self.done += 1
         found = entry.failure or f"{100 * entry.error:.1f} % errors on {sum(entry.segments)} held-out segments"
         self._tell("candidate", self.done, max(total, self.done), f"{name}: {found} ({entry.seconds:.1f} s)")
@@ -287,8 +293,16 @@ class Search:
             system.model, training, system.model.encoder.features(self.features), self.drop,
             base=self.base if entry.candidate.warm else None, base_name="the base",
         )  # fmt: skip
+        hopeless, first = False, not entry.segments
+
+        def watch(event: Progress) -> None:
+            nonlocal hopeless
+            if first and event.stage == "epoch" and event.done == (event.total + 1) // 2 < event.total:
+                hopeless = event.metrics["dev_error"] > HOPELESS * self.best
+                entry.stopped = entry.stopped or hopeless
+
         try:
-            run.fit(others, held, stop=self._stop)
+            run.fit(others, held, progress=watch, stop=lambda: hopeless or self._stop())
         except PhonechainError as error:
             entry.failure = str(error)
         else:

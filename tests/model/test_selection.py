@@ -182,6 +182,16 @@ def test_a_base_that_nothing_beats_is_kept_and_told(
     assert not [p for p in told if p.stage == "candidate"]
 
 
+def test_what_lies_far_behind_halfway_is_given_up(good_base: PhoneLabeler) -> None:
+    made = PhoneLabeler("auto", training=auto({"epochs": "4"}).training).fit_featurised(
+        corpus(60, 5), corpus(60, 6), base=good_base
+    )
+    rows = {row["preset"]: row for row in made.metrics_["candidates"] if not row["kept"]}
+    assert rows["blstm-seg-lc-crf"]["note"] == "stopped halfway"
+    assert rows["blstm-seg-lc-crf"]["dev_error"] > 1.3 * made.metrics_["candidates"][0]["dev_error"]
+    assert made.metrics_["candidates"][0]["note"] == ""
+
+
 def test_on_a_large_corpus_the_final_training_has_to_do_better(
     good_base: PhoneLabeler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
