@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from phonechain.features.audio.reader import Audio
@@ -74,6 +75,11 @@ class FittedLabeler:
     def network_(self) -> SequenceNetwork:
         """The network."""
         return self._require_model().network
+
+    @property
+    def device_(self) -> torch.device:
+        """Where the model computes."""
+        return self._require_model().device
 
     @property
     def normaliser_(self) -> Normaliser:

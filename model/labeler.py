@@ -22,6 +22,7 @@ from phonechain.features.inputs import from_array
 from phonechain.features.mfcc import FeatureSettings
 from phonechain.features.segments import Segment, Utterance
 from phonechain.model import pretrained_path
+from phonechain.model.device import choose_device
 from phonechain.model.files import storage
 from phonechain.model.files.header import Card, Provenance
 from phonechain.model.learning import warm_start
@@ -54,6 +55,7 @@ class PhoneLabeler(SystemSelection):
         features: how sound becomes features, as an object or by name; what the encoder reads is added to it.
         drop: labels to leave out of training and evaluation, with the chain continuing across them (TIMIT's `q`).
         name, description, licence, data, limits: the model card.
+        device: where it trains and labels: cpu, cuda, cuda:N, or auto, a GPU where torch can use one, else the CPU.
 
     Examples:
         >>> from phonechain.features.reading import read_audio, read_segments
@@ -80,6 +82,7 @@ class PhoneLabeler(SystemSelection):
         licence: str = "",
         data: str = "",
         limits: str = "",
+        device: str = "auto",
     ) -> None:
         self.preset = preset
         self.model = model
@@ -91,6 +94,7 @@ class PhoneLabeler(SystemSelection):
         self.licence = licence
         self.data = data
         self.limits = limits
+        self.device = device
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The constructor's arguments."""
@@ -107,6 +111,12 @@ class PhoneLabeler(SystemSelection):
             if name not in known:
                 raise SettingsError(f"expected one of {', '.join(known)}, got {name}", pointer=name)
             setattr(self, name, value)
+        return self
+
+    def to(self, device: str) -> PhoneLabeler:
+        """Move a fitted labeler to a device. Raises SettingsError, as `load`."""
+        self._require_model().to(choose_device(device))
+        self.device = device
         return self
 
     def __repr__(self) -> str:
@@ -214,8 +224,9 @@ class PhoneLabeler(SystemSelection):
             as_is, start = self._choose(items, base, root, progress, stop, run_dir)
         settings = self.system
         run = self._run = Run(
-            settings.model, settings.training, settings.model.encoder.features(root), tuple(self.drop)
-        )
+            settings.model, settings.training, settings.model.encoder.features(root), tuple(self.drop),
+            device=choose_device(self.device),
+        )  # fmt: skip
         run.notices += notices
         if start is not None:
             run.base, run.base_name, run.base_version = start._model, start.title_, start.version_
@@ -236,6 +247,7 @@ class PhoneLabeler(SystemSelection):
         made = PhoneLabeler(
             self.preset, model=first.settings, training=self.training, features=first.features, drop=self.drop,
             name=self.name, description=self.description, licence=self.licence, data=self.data, limits=self.limits,
+            device=self.device,
         )  # fmt: skip
         made._model, made.version_, made.provenance_, made.whole_ = first, self.version_, self.provenance_, self
         return made
@@ -282,7 +294,7 @@ class PhoneLabeler(SystemSelection):
     def _base_of(self, base: PhoneLabeler | None) -> PhoneLabeler | None:
         """The model to go on from: the shipped one competes where a system is chosen and no other is named."""
         if base is None and self.preset == AUTO:
-            base = PhoneLabeler.load(pretrained_path())
+            base = PhoneLabeler.load(pretrained_path(), device=self.device)
         if base is not None:
             base._require_model()
         return base.trainable() if base is not None and self.preset == AUTO else base
@@ -337,20 +349,22 @@ class PhoneLabeler(SystemSelection):
         return self
 
     @classmethod
-    def load(cls, source: str | Path | bytes, *, name: str | None = None) -> PhoneLabeler:
-        """Load the labeler from a model file, which errors call `name` if given, else by its path.
+    def load(cls, source: str | Path | bytes, *, name: str | None = None, device: str = "auto") -> PhoneLabeler:
+        """Load the labeler from a model file, which errors call `name` if given, else by its path, onto a device.
 
         Raises:
             ModelFileError: not a model file, a damaged one, or one whose parts do not fit together.
+            SettingsError: a device that torch does not have.
         """
+        chosen = choose_device(device)
         model, training, header = storage.load_model(source, name=name)
         card = header.card
         labeler = cls(
             str(header.model.get("preset", "")), model=model.settings, training=training, features=model.features,
             drop=tuple(str(label) for label in header.model.get("drop", ())), name=card.name,
-            description=card.description, licence=card.licence, data=card.data, limits=card.limits,
+            description=card.description, licence=card.licence, data=card.data, limits=card.limits, device=device,
         )  # fmt: skip
-        labeler._model = model
+        labeler._model = model.to(chosen)
         labeler.metrics_, labeler.provenance_, labeler.version_ = header.metrics, header.provenance, header.version
         return labeler
 

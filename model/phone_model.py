@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -17,8 +18,9 @@ from phonechain.features.phones.comparison import LabelComparison, LabelSet
 from phonechain.features.segments import Segment
 from phonechain.model.answers import LabelledSegment, answers
 from phonechain.model.chain.packing import Packing
-from phonechain.model.encoders.frames import FrameBatch, LongFrames
-from phonechain.model.learning.normaliser import Mode, Normaliser, ScaledFrames
+from phonechain.model.device import note_out_of_memory
+from phonechain.model.encoders.frames import FrameBatch, FrameRows, LongFrames
+from phonechain.model.learning.normaliser import Mode, Normaliser
 from phonechain.model.networks.base import SequenceNetwork
 from phonechain.model.sequences import SequenceAnswer, answer_sequence
 from phonechain.model.settings import ModelSettings
@@ -29,6 +31,9 @@ LONG = 8000
 
 Decoding = Literal["posterior", "viterbi"]
 """The answer: each segment's most probable label, or the most probable sequence of labels."""
+
+Answer = tuple[NDArray[np.float32], NDArray[np.int64]]
+"""Posteriors [T, Y] and answered label indices [T] of an utterance."""
 
 
 @dataclass
@@ -50,6 +55,22 @@ class PhoneModel:
     network: SequenceNetwork
     temperature: float = 1.0
     phone_set: str = ""
+
+    @property
+    def device(self) -> torch.device:
+        """Where it computes."""
+        return self.network.bigrams.device
+
+    def to(self, device: torch.device) -> PhoneModel:
+        """Move its weights to the device, in place."""
+        self.network.to(device)
+        return self
+
+    def on(self, device: torch.device) -> PhoneModel:
+        """The model itself if it is on that device, else a copy there."""
+        if self.device == device:
+            return self
+        return replace(self, network=deepcopy(self.network).to(device))
 
     @property
     def parameters(self) -> int:
@@ -134,38 +155,61 @@ class PhoneModel:
         inputs, frames = self.normaliser.apply_lazily(
             [items[n] for n in kept], self.features, [group[n] for n in kept], mode, LONG
         )
+        own = [None if evidence is None else evidence[n] for n in kept]
         short = [n for n, i in enumerate(inputs) if len(i.segments) <= LONG]
+        long = [n for n, i in enumerate(inputs) if len(i.segments) > LONG]
         if short:
-            order, packing, h = self._encode_batch([inputs[n] for n in short])
-            with torch.inference_mode():
-                if evidence is None:
-                    p = packing.split(self.network.posteriors(h, packing, temperature=self.temperature))
-                else:
-                    rows = np.concatenate([evidence[kept[short[n]]] for n in order])
-                    given = torch.from_numpy(rows)[packing.from_concatenated]
-                    found = self.network.posteriors_with_evidence(h, given, packing, temperature=self.temperature)
-                    p = packing.split(found)
-                best = packing.split(self.network.decode(h, packing)) if viterbi else [p_n.argmax(1) for p_n in p]
-            for n, p_n, best_n in zip(order, p, best, strict=True):
-                all_p[kept[short[n]]], all_best[kept[short[n]]] = p_n.numpy(), best_n.numpy()
-        for n, one in enumerate(inputs):
-            if len(one.segments) > LONG:
-                own = None if evidence is None else evidence[kept[n]]
-                all_p[kept[n]], all_best[kept[n]] = self._label_long(one, frames.get(n), viterbi, own)
+            found = self._label_batch([inputs[n] for n in short], viterbi, [own[n] for n in short])
+            for n, (p, best) in zip(short, found, strict=True):
+                all_p[kept[n]], all_best[kept[n]] = p, best
+        for n in long:
+            all_p[kept[n]], all_best[kept[n]] = self._label_long(inputs[n], frames.get(n), viterbi, own[n])
         return all_p, all_best
 
+    def _label_batch(
+        self, inputs: Sequence[Inputs], viterbi: bool, evidence: Sequence[NDArray[np.float32] | None]
+    ) -> list[Answer]:
+        """Posteriors and answers of normalised utterances at once; where memory is short, half of them at a time."""
+        try:
+            return self._label_whole(inputs, viterbi, evidence)
+        except torch.OutOfMemoryError:
+            pass  # outside the handler the failed attempt's tensors are free
+        note_out_of_memory(self.device)
+        if len(inputs) == 1:
+            frames = inputs[0].frames if self.features.bands else None
+            return [self._label_long(inputs[0], frames, viterbi, evidence[0])]
+        half = len(inputs) // 2
+        first = self._label_batch(inputs[:half], viterbi, evidence[:half])
+        return first + self._label_batch(inputs[half:], viterbi, evidence[half:])
+
+    def _label_whole(
+        self, inputs: Sequence[Inputs], viterbi: bool, evidence: Sequence[NDArray[np.float32] | None]
+    ) -> list[Answer]:
+        order, packing, h = self._encode_batch(inputs)
+        given = [e for n in order if (e := evidence[n]) is not None]
+        with torch.inference_mode():
+            if given:
+                rows = torch.from_numpy(np.concatenate(given)).to(self.device)[packing.from_concatenated]
+                found = self.network.posteriors_with_evidence(h, rows, packing, temperature=self.temperature)
+            else:
+                found = self.network.posteriors(h, packing, temperature=self.temperature)
+            paths = self.network.decode(h, packing).cpu() if viterbi else None
+            p = packing.split(found.cpu())
+        best = [p_n.argmax(1) for p_n in p] if paths is None else packing.split(paths)
+        return [(p[n].numpy(), best[n].numpy()) for n in np.argsort(order)]
+
     def _label_long(
-        self, inputs: Inputs, frames: ScaledFrames | None, viterbi: bool, evidence: NDArray[np.float32] | None
-    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        self, inputs: Inputs, frames: FrameRows | None, viterbi: bool, evidence: NDArray[np.float32] | None
+    ) -> Answer:
         """The same of one long recording, normalised, some of its segments at a time."""
         with torch.inference_mode():
-            times, period = torch.from_numpy(inputs.times), self.features.frame_period
+            times, period = torch.from_numpy(inputs.times).to(self.device), self.features.frame_period
             seen = None if frames is None else LongFrames(frames, times, period)
-            rows = self.network.encode_long(torch.from_numpy(inputs.segments), seen)
-            given = None if evidence is None else torch.from_numpy(evidence)
+            rows = self.network.encode_long(torch.from_numpy(inputs.segments).to(self.device), seen)
+            given = None if evidence is None else torch.from_numpy(evidence).to(self.device)
             p = self.network.posteriors_of_long(rows, evidence=given, temperature=self.temperature)
             best = self.network.decode_long(rows) if viterbi else p.argmax(1)
-        return p.numpy(), best.numpy()
+        return p.cpu().numpy(), best.cpu().numpy()
 
     def label_sequence(
         self, item: Inputs, *, n_best: int = 5, given: Sequence[int] | None = None, mode: Mode = "model"
@@ -199,11 +243,12 @@ class PhoneModel:
         return self._encode_batch(self.normaliser.apply_inputs(items, self.features, groups, mode))
 
     def _encode_batch(self, inputs: Sequence[Inputs]) -> tuple[NDArray[np.int64], Packing, Tensor]:
-        order, packing = Packing.longest_first([len(i.segments) for i in inputs])
+        order, packing = Packing.longest_first([len(i.segments) for i in inputs], self.device)
         ranked = [inputs[n] for n in order]
         frames = self._frame_batch(ranked, packing)
         with torch.inference_mode():
-            x = torch.from_numpy(np.concatenate([i.segments for i in ranked]))[packing.from_concatenated]
+            rows = torch.from_numpy(np.concatenate([i.segments for i in ranked])).to(self.device)
+            x = rows[packing.from_concatenated]
             return order, packing, self.network.encode(x, packing, frames)
 
     def _frame_batch(self, inputs: Sequence[Inputs], packing: Packing) -> FrameBatch | None:
@@ -215,5 +260,5 @@ class PhoneModel:
             [i.times for i in inputs],
             packing,
             self.features.frame_period,
-            torch.device("cpu"),
+            self.device,
         )

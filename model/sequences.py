@@ -66,31 +66,34 @@ def answer_sequence(
         given: [T] indices of the labels that the input carried, -1 where it had none.
     """
     crf = network.settings.chain == "crf"
-    packing = Packing((len(features),))
+    packing = Packing((len(features),), features.device)
     with torch.inference_mode():
         posterior = network.posteriors(features, packing, temperature=temperature)
         if answered is not None:
-            own = torch.tensor(list(answered))
+            own = torch.tensor(list(answered), device=features.device)
         else:
             own = network.decode(features, packing) if network.decoding == "viterbi" else posterior.argmax(1)
         own_log = network.log_probability(features, own, packing, temperature=temperature)
         paths, scores = network.n_best(features, packing, n_best, temperature=temperature)
         entropy = float(network.entropy(features, packing, temperature=temperature)) if crf else None
         error = network.posterior_error(features, packing, temperature=temperature)
-        known = torch.tensor([-1] * len(features) if given is None else list(given))
+        targets = [-1] * len(features) if given is None else list(given)
         given_log = None
-        if bool((known >= 0).all() if not crf else (known >= 0).any()):
+        if (any if crf else all)(label >= 0 for label in targets):
+            known = torch.tensor(targets, device=features.device)
             given_log = float(network.log_probability(features, known, packing, temperature=temperature))
 
     def rank(path: Tensor, log_probability: Tensor) -> RankedSequence:
         return RankedSequence(tuple(labels[k] for k in path.tolist()), float(log_probability))
 
     return SequenceAnswer(
-        answered=rank(own, own_log),
-        n_best=[rank(path, s) for path, s in zip(paths, scores[:, 0], strict=True) if not bool(s.isneginf())],
+        answered=rank(own.cpu(), own_log),
+        n_best=[
+            rank(path, s) for path, s in zip(paths.cpu(), scores[:, 0].cpu(), strict=True) if not bool(s.isneginf())
+        ],
         entropy=entropy,
-        segment_entropies=torch.special.entr(posterior).sum(1).tolist(),
-        posterior_error=error.tolist(),
+        segment_entropies=torch.special.entr(posterior).sum(1).cpu().tolist(),
+        posterior_error=error.cpu().tolist(),
         given=given_log,
     )
 
@@ -110,13 +113,13 @@ def hidden_states(
     Raises:
         SettingsError: a chain that has no such posteriors.
     """
-    packing, own = Packing((len(h),)), torch.tensor(list(answered))
+    packing, own = Packing((len(h),), h.device), torch.tensor(list(answered), device=h.device)
     with torch.inference_mode():
         label = network.posteriors(h, packing, temperature=temperature).gather(1, own[:, None])[:, 0]
         tables = network.hidden_posteriors(h, packing, temperature=temperature)
-        rows = torch.arange(len(h))
+        rows = torch.arange(len(h), device=h.device)
         return [
-            [(t[rows, own] / label.view(-1, *[1] * (t.dim() - 2)).clamp_min(_TINY)).numpy() for t in layers]
+            [(t[rows, own] / label.view(-1, *[1] * (t.dim() - 2)).clamp_min(_TINY)).cpu().numpy() for t in layers]
             for layers in tables
         ]
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from phonechain.features.errors import Notice, SettingsError
 from phonechain.features.mfcc import FeatureSettings
+from phonechain.model.device import choose_device
 from phonechain.model.fitted import FittedLabeler
 from phonechain.model.learning.base_as_is import BaseAsIs
 from phonechain.model.learning.checkpoint import History
@@ -33,6 +34,7 @@ class SystemSelection(FittedLabeler):
     training: TrainingSettings | Mapping[str, Any] | None
     features: FeatureSettings | Mapping[str, Any] | None
     drop: Collection[str]
+    device: str
     whole_: PhoneLabeler | None = None
     _choice: Choice | None = None
 
@@ -94,7 +96,10 @@ class SystemSelection(FittedLabeler):
         model = base.model_ if base is not None else None
         if model is not None and not model.features.gives_same_frames(model.settings.encoder.features(features)):
             model = None
-        search = Search(asked, features, drop=self.drop, base=model, as_is=as_is, progress=progress, stop=stop)
+        search = Search(
+            asked, features, drop=self.drop, base=model, as_is=as_is, progress=progress, stop=stop,
+            device=choose_device(self.device),
+        )  # fmt: skip
         self._choice = search.choose_once(items, run_dir)
         competes = as_is is not None and not as_is.obstacle
         return as_is if competes else None, base if self._choice.candidate.warm else None

@@ -81,19 +81,20 @@ class Packing:
         return self.offsets[-1]
 
     @cached_property
-    def _time_sequence(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def time_and_sequence(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """[N] `time` and `sequence`, as arrays."""
         time = np.repeat(np.arange(len(self.batch_sizes)), self.batch_sizes)
         return time, np.arange(self.rows) - self._offsets[time]
 
     @cached_property
     def sequence(self) -> Tensor:
         """[N] which sequence a row belongs to."""
-        return torch.from_numpy(self._time_sequence[1]).to(self.device)
+        return torch.from_numpy(self.time_and_sequence[1]).to(self.device)
 
     @cached_property
     def time(self) -> Tensor:
         """[N] which position of its sequence a row is."""
-        return torch.from_numpy(self._time_sequence[0]).to(self.device)
+        return torch.from_numpy(self.time_and_sequence[0]).to(self.device)
 
     @cached_property
     def last(self) -> Tensor:
@@ -111,7 +112,7 @@ class Packing:
         if step not in self._neighbours:
             far = min(abs(step), len(self.batch_sizes))
             later = np.arange(self.offsets[far], self.rows)  # all rows with a row `far` positions earlier
-            time, sequence = (x[self.offsets[far] :] for x in self._time_sequence)
+            time, sequence = (x[self.offsets[far] :] for x in self.time_and_sequence)
             earlier = self._offsets[time - far] + sequence
             rows = np.full(self.rows, -1)
             if step < 0:
@@ -128,21 +129,21 @@ class Packing:
     @cached_property
     def reversal(self) -> Tensor:
         """[N] for each packed row, the row that takes its place when every sequence is reversed; its own inverse."""
-        time, sequence = self._time_sequence
+        time, sequence = self.time_and_sequence
         rows = self._offsets[np.asarray(self.lengths)[sequence] - 1 - time] + sequence
         return torch.from_numpy(rows).to(self.device)
 
     @cached_property
     def from_concatenated(self) -> Tensor:
         """[N] for each packed row, its row in the concatenation of the sequences (in the packing's order)."""
-        time, sequence = self._time_sequence
+        time, sequence = self.time_and_sequence
         starts = np.concatenate([[0], np.cumsum(self.lengths)[:-1]])
         return torch.from_numpy(starts[sequence] + time).to(self.device)
 
     def split(self, packed: Tensor) -> list[Tensor]:
         """Packed rows [N, ...] as one tensor [T_b, ...] per sequence, in the packing's order."""
         concatenated = torch.empty_like(packed)
-        concatenated[self.from_concatenated] = packed
+        concatenated[self.from_concatenated.to(packed.device)] = packed
         return list(concatenated.split(list(self.lengths)))
 
 

@@ -80,12 +80,13 @@ def viterbi_in_windows(potentials_of: Callable[[slice], Potentials], length: int
     """
     with torch.no_grad():
         score = torch.empty(0)
-        back: list[Tensor] = []  # of position t >= 1: [states] previous label that is best
+        back: list[Tensor] = []  # of position t >= 1: [states] previous label that is best, on the host
         labels = 0
         for at in range(0, length, size):
             p = potentials_of(slice(at, min(at + size, length))).detach()
             labels = p.labels
             small = torch.uint8 if labels <= 256 else torch.int16
+            found_here = []
             for n in range(p.packing.rows):
                 here, t = slice(n, n + 1), at + n
                 if t == 0:
@@ -98,27 +99,29 @@ def viterbi_in_windows(potentials_of: Callable[[slice], Potentials], length: int
                 elif p.order == 2:
                     score, where = (
                         score[:, None] + onward + p.unary[n],
-                        torch.arange(labels)[:, None].expand(-1, labels),
+                        torch.arange(labels, device=score.device)[:, None].expand(-1, labels),
                     )
                 else:
                     score, where = (score[:, None] + onward).max(0)
                     score = score + p.unary[n]
-                back.append(where.to(small))
-        found = torch.empty(length, dtype=torch.long)
+                found_here.append(where.to(small))
+            if found_here:  # over to the host once per window, not at every step back
+                back += torch.stack(found_here).cpu().unbind()
+        found, device = torch.empty(length, dtype=torch.long), score.device
         state = [int(k) for k in np.unravel_index(int(score.argmax()), score.shape)]  # the last label, or the last two
         for t in range(length - 1, 0, -1):
             found[t] = state[-1]
             before = int(back[t - 1][tuple(state)])
             state = [before] if len(state) == 1 else [before, state[0]] if t > 1 else [state[0]]
         found[0] = state[-1]
-        return found
+        return found.to(device)
 
 
 def _trace_back(p: Potentials, k: int, finals: list[Tensor], back: list[Tensor]) -> tuple[Tensor, Tensor]:
     packing, y = p.packing, p.labels
     labels = torch.zeros(k, packing.rows, dtype=torch.long, device=p.unary.device)
     scores = p.unary.new_full((k, len(packing.lengths)), float("-inf"))
-    state = rank = torch.empty(0, dtype=torch.long)
+    state = rank = torch.empty(0, dtype=torch.long, device=p.unary.device)
     alive = 0
     for t in range(len(packing.batch_sizes) - 1, -1, -1):
         size = packing.batch_sizes[t]

@@ -60,7 +60,10 @@ class FrameBatch:
     ) -> FrameBatch:
         """From the frames [F_b, C] and times [T_b, 2] of each sequence, in the packing's order."""
         when = torch.from_numpy(np.concatenate(times)).to(device)[packing.from_concatenated]
-        return cls(tuple(torch.from_numpy(np.ascontiguousarray(f)).to(device) for f in frames), when, period)
+        if device.type == "cpu":
+            return cls(tuple(torch.from_numpy(np.ascontiguousarray(f)) for f in frames), when, period)
+        together = torch.from_numpy(np.concatenate(frames)).to(device)  # over in one piece
+        return cls(together.split([len(f) for f in frames]), when, period)
 
 
 class FrameRows(Protocol):
@@ -86,7 +89,7 @@ class LongFrames:
 
     def rows(self, span: slice) -> Tensor:
         """[1, n, C] of some frames in a row."""
-        return torch.from_numpy(np.ascontiguousarray(self.frames[span]))[None]
+        return torch.from_numpy(np.ascontiguousarray(self.frames[span]))[None].to(self.times.device)
 
 
 class FrameEncoder(nn.Module):
@@ -122,7 +125,7 @@ class FrameEncoder(nn.Module):
             chosen = order[begin:end]
             states, counts = self.states([batch.frames[n] for n in chosen], noise)
             place = torch.full((len(lengths),), -1, device=states.device)
-            place[torch.from_numpy(chosen.copy())] = torch.arange(len(chosen), device=states.device)
+            place[torch.from_numpy(chosen.copy()).to(place.device)] = torch.arange(len(chosen), device=states.device)
             column = place[packing.sequence]
             rows = (column >= 0).nonzero()[:, 0]
             if self.training:
@@ -137,7 +140,7 @@ class FrameEncoder(nn.Module):
     def states(self, frames: Sequence[Tensor], noise: torch.Generator | None) -> tuple[Tensor, Tensor]:
         """([F', b, 2 U], [b]): the network's states at half the rate, and how many each sequence has."""
         lengths = torch.tensor([len(f) for f in frames], device=frames[0].device)
-        longest = int(lengths.max())
+        longest = max(len(f) for f in frames)
         if len(frames) == 1:
             padded = frames[0][None]
         else:
@@ -173,16 +176,18 @@ class FrameEncoder(nn.Module):
         first = min(length - 1, max(0, int(times.min() / period) - 2))
         last = min(length, max(first + 1, int(times.max() / period) + 3))
         here = rows_of(states, slice(first, last))[:, None]
-        counts, column = torch.tensor([length]), torch.zeros(len(times), dtype=torch.long)
+        counts = torch.tensor([length], device=times.device)
+        column = torch.zeros(len(times), dtype=torch.long, device=times.device)
         pooled = pool_states(here, counts, times, column, period, first)
         return torch.cat([pooled, _log_duration(times).to(pooled.dtype)], 1)
 
     def run_long(self, batch: LongFrames) -> Chunks:
         """The network's states over one long recording, in chunks."""
         length = len(batch.frames)
+        lengths = torch.tensor([length], device=batch.times.device)
 
         def convolve_chunk(k: int) -> Tensor:
-            return self._convolve_piece(batch.rows, length, torch.tensor([length]), 2 * LONG_CHUNK * k, 2 * LONG_CHUNK)[
+            return self._convolve_piece(batch.rows, length, lengths, 2 * LONG_CHUNK * k, 2 * LONG_CHUNK)[
                 :, 0
             ]
 

@@ -48,7 +48,8 @@ def save_model(
     half = model.settings.encoder_kind != "none"
     tensors = {}
     for name, value in model.network.state_dict().items():
-        tensors[f"network.{name}"] = value.detach().half() if half and value.is_floating_point() else value.detach()
+        kept = value.detach().cpu()
+        tensors[f"network.{name}"] = kept.half() if half and kept.is_floating_point() else kept
     for name, value in tensors.items():
         if name.endswith(("bigrams", "trigrams")):  # label indices: four times smaller than they are in memory
             tensors[name] = value.to(torch.int16 if len(labels) <= 2**15 else torch.int64)

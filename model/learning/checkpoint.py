@@ -68,7 +68,7 @@ def write_checkpoint(
     tensors = {f"model/{k}": v for k, v in copy_weights(model).items()} | {f"best/{k}": v for k, v in best.items()}
     for number, state in optimizer.state_dict()["state"].items():
         tensors |= {f"optimizer/{number}/{k}": torch.as_tensor(v) for k, v in state.items() if v is not None}
-    contiguous = {k: v.contiguous() for k, v in tensors.items()}
+    contiguous = {k: v.cpu().contiguous() for k, v in tensors.items()}
     metadata = {"identity": identity, "history": json.dumps(vars(history))}
     write_whole(path, lambda spare: save_file(contiguous, spare, metadata=metadata))
 

@@ -151,6 +151,10 @@ class Dataset:
         """[S] segments of each sequence."""
         return np.diff(self.starts)
 
+    def count_labelled(self, sequences: NDArray[np.int64]) -> int:
+        """Segments of the given sequences that have a label."""
+        return sum(int((self.labels_of(s) >= 0).sum()) for s in sequences)
+
     def labels_of(self, sequence: int) -> NDArray[np.int64]:
         """[T] label indices of one sequence."""
         return self.y[self.starts[sequence] : self.starts[sequence + 1]]
@@ -164,7 +168,7 @@ class Dataset:
         """The given sequences, packed; with `random`, augmented for training."""
         order, packing = Packing.longest_first(self.lengths[sequences], device)
         chosen = sequences[order]
-        time, sequence = packing.time.cpu().numpy(), packing.sequence.cpu().numpy()
+        time, sequence = packing.time_and_sequence
         rows = self.starts[chosen][sequence] + time
         x = self.x[rows]
         if self.variants is not None and random is not None:

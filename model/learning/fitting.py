@@ -15,6 +15,7 @@ import torch
 from phonechain.features.errors import CorpusError, Notice, SettingsError
 from phonechain.features.mfcc import FeatureSettings
 from phonechain.features.phones.readings import recognise
+from phonechain.model.device import CPU
 from phonechain.model.files.header import MAX_LABELS
 from phonechain.model.files.storage import halve_weights
 from phonechain.model.learning.checkpoint import History
@@ -42,6 +43,7 @@ class Run:
 
     Attributes:
         base, base_name, base_version: a model to start from.
+        device: where it is computed.
         start: what was taken from the base, in words.
         model: set when training begins; trained and calibrated at the end.
         notices: what a person should know about the result.
@@ -55,6 +57,7 @@ class Run:
     base_name: str = ""
     base_version: str = ""
     start: str = ""
+    device: torch.device = CPU
     model: PhoneModel | None = None
     history: History = field(default_factory=History)
     metrics: dict[str, Any] = field(default_factory=dict)
@@ -85,7 +88,7 @@ class Run:
         items, dev = ([replace(i, inputs=i.inputs.reduce_to(self.features)) for i in part] for part in (items, dev))
         kind = "none"
         if self.base is not None:
-            self.base = matching_expert(self.base, self.settings)
+            self.base = matching_expert(self.base, self.settings).on(CPU)  # where new networks are made of it
             kind, self.start = choose_start(self.base, self.base_name, self.settings, self.features, labels)
             if progress is not None:
                 progress(Progress("start", 1, 1, "models", self.start))
@@ -112,7 +115,7 @@ class Run:
                 network.encoder.load_state_dict(self.base.network.encoder.state_dict())
         self.model = PhoneModel(
             self.settings, self.features, list(labels), normaliser, network, phone_set=recognise(labels)
-        )
+        ).to(self.device)
         labelled = int((data.y >= 0).sum())
         warm = kind in ("all", "labels")
         training = scale_step(self.training, labelled) if warm else self.training

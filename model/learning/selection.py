@@ -17,10 +17,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from phonechain.features.errors import PhonechainError, TrainingError
 from phonechain.features.files import write_whole
 from phonechain.features.mfcc import FeatureSettings
+from phonechain.model.device import CPU
 from phonechain.model.learning.base_as_is import BaseAsIs
 from phonechain.model.learning.extraction import Featurised
 from phonechain.model.learning.fitting import Run
@@ -167,16 +169,18 @@ class Search:
         features: how sound becomes features, apart from what an encoder adds.
         base: a model to start from.
         as_is: all of it, where it may be kept.
+        device: where candidates are trained.
     """
 
     def __init__(
         self, training: TrainingSettings, features: FeatureSettings, *, drop: Collection[str] = (),
         base: PhoneModel | None = None, as_is: BaseAsIs | None = None, progress: Callable[[Progress], None] | None = None,
-        stop: Callable[[], bool] | None = None,
+        stop: Callable[[], bool] | None = None, device: torch.device = CPU,
     ) -> None:  # fmt: skip
         self.training, self.features, self.drop, self.base = training, features, tuple(drop), base
         self.as_is, self.progress, self.stop = as_is, progress, stop
         self.done, self.best = 0, math.inf
+        self.device = device
 
     def choose_once(self, items: Sequence[Featurised], run_dir: Path | None) -> Choice:
         """As `choose`, or the stored choice of an interrupted run with the same arguments, if its folder has one."""
@@ -292,6 +296,7 @@ class Search:
         run = Run(
             system.model, training, system.model.encoder.features(self.features), self.drop,
             base=self.base if entry.candidate.warm else None, base_name="the base",
+            device=self.device,
         )  # fmt: skip
         hopeless, first = False, not entry.segments
 

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from phonechain.model.device import try_batches
 from phonechain.model.learning.dataset import Dataset
 from phonechain.model.networks.base import SequenceNetwork
 
@@ -33,11 +34,19 @@ class Temperature:
 
 
 def fit_temperature(model: SequenceNetwork, dev: Dataset, *, batch: int = 64) -> Temperature:
-    """The temperature with the least negative log-likelihood on `dev`, by Brent's method on its logarithm, without bounds."""
+    """The temperature with the least negative log-likelihood on `dev`, by Brent's method on its logarithm, without bounds.
+
+    Args:
+        batch: sequences at once, fewer where memory is short.
+    """
+    return try_batches(lambda size: _fit(model, dev, size), batch, model.device)
+
+
+def _fit(model: SequenceNetwork, dev: Dataset, batch: int) -> Temperature:
     from scipy import optimize  # here, for labelling does not need it, and it takes 0.4 s to import
 
     model.eval()
-    device = next(model.parameters()).device
+    device = model.device
     with torch.no_grad():
         batches = [
             (model.encode(b.x, b.packing, b.frames), b.y, b.packing) for b in dev.batches(batch, device=device)
@@ -62,6 +71,8 @@ def fit_temperature(model: SequenceNetwork, dev: Dataset, *, batch: int = 64) ->
         found = optimize.minimize_scalar(total, (low, middle, high), method="brent", options={"xtol": 1e-3})
         best = float(found.x)
         before, at, after = (negative_log_posteriors(best + step) for step in (-_STEP, 0.0, _STEP))
+    except torch.OutOfMemoryError:  # a RuntimeError too
+        raise
     except (RuntimeError, ValueError):  # nothing to bracket: the same at every temperature
         return Temperature(
             1.0, notice=_describe_small_dev_set(dev, "their posteriors are the same at every temperature")
@@ -72,7 +83,7 @@ def fit_temperature(model: SequenceNetwork, dev: Dataset, *, batch: int = 64) ->
         return Temperature(1.0, notice=_describe_small_dev_set(dev, "the likelihood rises without end"))
     # the standard error of an M-estimate: each sequence's slope counts once, for the segments of a sequence err together; with
     # very few sequences the slopes say nothing (a single one is zero, as their sum is), so segments are counted as well
-    sequence = np.concatenate([packing.sequence.cpu().numpy() + batch * n for n, (_, _, packing) in enumerate(batches)])
+    sequence = np.concatenate([packing.time_and_sequence[1] + batch * n for n, (_, _, packing) in enumerate(batches)])
     clustered = np.bincount(sequence, slopes)
     variance = max(float((clustered**2).sum()), float((slopes**2).sum()))
     spread = 1.96 * math.sqrt(variance) / curvature

@@ -15,10 +15,12 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
 from phonechain.features.errors import TrainingError
+from phonechain.model.device import make_generator, try_batches, try_halves
 from phonechain.model.encoders.recurrent import drop, reset_linear
 from phonechain.model.learning.checkpoint import (
     CHECKPOINT,
@@ -129,35 +131,73 @@ def _run_epoch(
     stop: Callable[[], bool] | None,
 ) -> float | None:
     """One pass over the data: the mean loss per segment; None if `stop` ended it. Raises TrainingError."""
-    device = next(model.parameters()).device
+    device = model.device
     random = np.random.default_rng([settings.seed, epoch])
     plan = data.plan(settings.batch, settings.segments, settings.updates, random)
-    model.noise = torch.Generator(device).manual_seed(settings.seed * 1_000_003 + epoch)
+    model.noise = make_generator(settings.seed * 1_000_003 + epoch, device)
     model.train()
     loss_sum, segments = 0.0, 0
     for n, chosen in enumerate(plan):
         if stop is not None and stop():
             return None
-        batch = data.batch(chosen, device, random)
         _set_rates(optimizer, rates, settings, epoch - 1 + n / len(plan), 1 / len(plan))
-        optimizer.zero_grad(set_to_none=True)
-        loss, value = _compute_loss(model, batch, settings)
+        value, labelled = _compute_gradients(model, data, chosen, settings, random)
         if not math.isfinite(value):
             raise TrainingError(
                 f"expected a finite loss, got {value} in epoch {epoch}: try a learning rate under {settings.learning_rate:g}",
                 value=str(value),
             )
-        loss.backward()
         if settings.clip:
             nn.utils.clip_grad_norm_(model.parameters(), settings.clip)
         optimizer.step()
-        labelled = int((batch.y >= 0).sum())
         loss_sum, segments = loss_sum + value * labelled, segments + labelled
         if progress is not None:
             metrics = {"epoch": epoch, "loss": loss_sum / segments}
             done, total = (epoch - 1) * len(plan) + n + 1, settings.epochs * len(plan)
             progress(Progress("train", done, total, "batches", "", metrics))
     return loss_sum / segments
+
+
+def _compute_gradients(
+    model: SequenceNetwork,
+    data: Dataset,
+    chosen: NDArray[np.int64],
+    settings: TrainingSettings,
+    random: np.random.Generator,
+    share: float = 1.0,
+) -> tuple[float, int]:
+    """Set the gradients to `share` times those of a batch; its loss per segment, and number of labelled segments.
+
+    Where memory is short the batch is done in halves, whose gradients add up to its own; only dropout and augmentation
+    draw anew. Raises TrainingError where it does not suffice for one sequence.
+    """
+
+    def whole() -> tuple[float, int]:
+        model.zero_grad(set_to_none=True)
+        batch = data.batch(chosen, model.device, random)
+        loss, value = _compute_loss(model, batch, settings)
+        if math.isfinite(value):
+            (loss if share == 1.0 else loss * share).backward()
+        return value, data.count_labelled(chosen)
+
+    def halves() -> tuple[float, int]:
+        if len(chosen) == 1:
+            length = int(data.lengths[chosen[0]])
+            raise TrainingError(f"out of memory on {model.device}: one sequence of {length} segments does not fit")
+        parts = [chosen[: len(chosen) // 2], chosen[len(chosen) // 2 :]]
+        total, value = data.count_labelled(chosen), 0.0
+        sums: list[Tensor | None] = [None] * len(list(model.parameters()))
+        for part in parts:
+            of_all = data.count_labelled(part) / total
+            value += of_all * _compute_gradients(model, data, part, settings, random, share * of_all)[0]
+            for n, parameter in enumerate(model.parameters()):
+                own, known = parameter.grad, sums[n]
+                sums[n] = own if known is None else known if own is None else known + own
+        for parameter, grad in zip(model.parameters(), sums, strict=True):
+            parameter.grad = grad
+        return value, total
+
+    return try_halves(whole, halves, model.device)
 
 
 def _compute_loss(model: SequenceNetwork, batch: Batch, settings: TrainingSettings) -> tuple[Tensor, float]:
@@ -177,16 +217,24 @@ def _add_auxiliary(model: SequenceNetwork, settings: TrainingSettings) -> None:
     """The layer of the auxiliary loss, part of the model while it is trained."""
     model.auxiliary = nn.Linear(model.encoder.width, model.labels)
     reset_linear(model.auxiliary, torch.Generator().manual_seed(settings.seed))
+    model.auxiliary.to(model.device)
 
 
 def dev_error(model: SequenceNetwork, dev: Dataset, *, batch: int = 64) -> tuple[float, float]:
     """(share of wrong answers, mean negative log posterior of the true label).
 
     The model's `decoding` says what its answer is: the most probable label of each segment, or the most probable sequence.
+
+    Args:
+        batch: sequences at once, fewer where memory is short.
     """
+    return try_batches(lambda size: _dev_error(model, dev, size), batch, model.device)
+
+
+def _dev_error(model: SequenceNetwork, dev: Dataset, batch: int) -> tuple[float, float]:
     model.eval()
     wrong, nll = 0, 0.0
-    device = next(model.parameters()).device
+    device = model.device
     with torch.no_grad():
         for b in dev.batches(batch, device=device):
             h = model.encode(b.x, b.packing, b.frames)

@@ -92,6 +92,11 @@ class SequenceNetwork(nn.Module, ABC):
     def _add_weights(self) -> None:
         """Create the weights other than the encoder's, at the end of the constructor."""
 
+    @property
+    def device(self) -> torch.device:
+        """Where its weights are, and its inputs have to be."""
+        return self.bigrams.device
+
     @abstractmethod
     def encode(self, x: Tensor, packing: Packing, frames: FrameBatch | None = None) -> Tensor:
         """[N, E] the input of the factors, from segment features [N, D] and, for an encoder that reads them, frames."""
@@ -102,14 +107,14 @@ class SequenceNetwork(nn.Module, ABC):
 
     def posteriors_of_long(self, rows: LongRows, *, evidence: Tensor | None = None, temperature: float = 1.0) -> Tensor:
         """[T, Y] p(y_t | x), or with evidence [T, Y] p(y_t | x, g), of one long recording."""
-        h, packing = rows[:], Packing((len(rows),))
+        h, packing = rows[:], Packing((len(rows),), self.device)
         if evidence is None:
             return self.posteriors(h, packing, temperature=temperature)
         return self.posteriors_with_evidence(h, evidence, packing, temperature=temperature)
 
     def decode_long(self, rows: LongRows) -> Tensor:
         """[T] the most probable label sequence of one long recording."""
-        return self.decode(rows[:], Packing((len(rows),)))
+        return self.decode(rows[:], Packing((len(rows),), self.device))
 
     def encoder_parameters(self) -> list[nn.Parameter]:
         """The encoder's weights; empty without an encoder."""

@@ -219,7 +219,7 @@ class ConditionalRandomField(FactorModel):
         steps = [step for f in self.factor_settings for step in window_steps(f)]
         first, last = max(0, span.start + min(steps)), min(len(rows), span.stop + max(steps))
         part = rows[first:last]
-        return self.potentials(part, Packing((len(part),)), slice(span.start - first, span.stop - first))
+        return self.potentials(part, Packing((len(part),), part.device), slice(span.start - first, span.stop - first))
 
     def decode(self, h: Tensor, packing: Packing) -> Tensor:
         """[N] the most probable label sequences (Viterbi); in parts, as `posteriors`."""
