@@ -187,9 +187,7 @@ class FrameEncoder(nn.Module):
         lengths = torch.tensor([length], device=batch.times.device)
 
         def convolve_chunk(k: int) -> Tensor:
-            return self._convolve_piece(batch.rows, length, lengths, 2 * LONG_CHUNK * k, 2 * LONG_CHUNK)[
-                :, 0
-            ]
+            return self._convolve_piece(batch.rows, length, lengths, 2 * LONG_CHUNK * k, 2 * LONG_CHUNK)[:, 0]
 
         layers = [layer for layer in self.layers if isinstance(layer, Bidirectional)]
         return run_layers(layers, convolve_chunk, count_chunks((length + 1) // 2))
