@@ -35,8 +35,9 @@ class ClassifyRequest:
     """About how much work it is, as seconds of sound."""
 
     def __post_init__(self) -> None:
-        count = max((len(tier.entries) for tier in self.segmentation.tiers), default=0)
-        self.seconds = max(estimate_seconds(self.audio, self.options.raw), count / SEGMENTS_PER_SECOND)
+        self.seconds = max((len(tier.entries) for tier in self.segmentation.tiers), default=0) / SEGMENTS_PER_SECOND
+        if self.listed or self.options.raw is not None:  # the sound of a form is known since its request was admitted
+            self.seconds = max(self.seconds, estimate_seconds(self.audio, self.options.raw))
 
 
 def json_response(body: dict[str, Any]) -> Response:

@@ -37,7 +37,9 @@ async def classify(request: Request, services: ServicesDep) -> Response:
     services.batcher.refuse_if_full()
     upload = await receive(request, services.settings.max_body_bytes, ("audio", "segments"), texts=("segments",))
     size = upload.text_size / TEXT_PER_SECOND
-    if (audio := upload.files.get("audio")) is not None:  # known now: 64 long ones at once leave places to short ones
+    audio = upload.files.get("audio")
+    # Known before it is decoded, so that 64 long ones at once leave places to short ones.
+    if audio is not None and "raw" not in upload.fields and "raw" not in request.query_params:
         size = max(size, estimate_seconds(audio.data))
     with services.batcher.admit(size) as slot:
         return await run_while_connected(request, label(upload, request.query_params, services, slot))
