@@ -14,6 +14,7 @@ from pydantic_core import PydanticCustomError
 _ADDRESS = re.compile(r"(tcp|tls|ws|wss|ucx)://[^/\s:]+:\d{1,5}|(tcp|tls|ws|wss)://\[[0-9a-fA-F:]+\]:\d{1,5}")
 _HOST = re.compile(r"(\*\.)?[A-Za-z0-9._-]+|\[[0-9a-fA-F:.]+\]")
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://([A-Za-z0-9._-]+|\[[0-9a-fA-F:.]+\])(:\d{1,5})?")
+_DEVICE = re.compile(r"auto|cpu|cuda(:\d{1,3})?", re.ASCII)
 _MEMORY = re.compile(r"auto|\d+(\.\d+)? ?([kMGT]i?)?B?", re.IGNORECASE)
 
 
@@ -54,6 +55,12 @@ def _memory(value: str) -> str:
     return value
 
 
+def _device(value: str) -> str:
+    if not _DEVICE.fullmatch(value):
+        raise PydanticCustomError("device", "expected auto, cpu, cuda or cuda:N")
+    return value
+
+
 def _address(value: str) -> str:
     if not _ADDRESS.fullmatch(value):
         raise PydanticCustomError("scheduler", "expected an address such as tcp://HOST:8786")
@@ -66,6 +73,7 @@ def _web_address(value: str) -> str:
     return value
 
 
+Device = Annotated[str, AfterValidator(_device)]
 AdminKey = Annotated[SecretStr, AfterValidator(_long_enough)]
 Scheduler = Annotated[str, AfterValidator(_address)]
 WebAddress = Annotated[str, AfterValidator(_web_address)]

@@ -19,6 +19,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from phonechain.app.setting_types import (
     AdminKey,
+    Device,
     Hosts,
     Memory,
     Networks,
@@ -131,6 +132,12 @@ class Settings(BaseSettings):
     decode_threads: int = _setting(2, "threads", "Threads that decode sound and compute features.", ge=1, le=256)
     torch_threads: int = _setting(
         1, "threads", "Threads used by torch; 0 uses every core available to the process.", ge=0, le=1024
+    )
+    device: Device = _setting(
+        "auto",
+        "device",
+        "Where models label and train, here and in the service's workers: `cpu`, `cuda`, `cuda:N`, or `auto`, a GPU where torch "
+        "can use one, else the CPU. Alignment is computed on the CPU.",
     )
     data: Path | None = _setting(
         None,

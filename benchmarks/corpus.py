@@ -105,7 +105,7 @@ def shares(folder: Path, out: Path, model: str) -> dict[str, float]:
 
     stages = Stages()
     cut = (
-        (type(command._load(model).model_.network), "potentials", "scores"),
+        (type(command._load(model, "cpu").model_.network), "potentials", "scores"),
         (candidates, "annotation_of", "reading annotations"),
         (reader, "decode", "decoding sound"),
         (extraction, "extract_inputs", "features"),

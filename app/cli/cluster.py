@@ -31,6 +31,9 @@ def worker(
     memory: Annotated[
         str, typer.Option(help="Memory at which a process is restarted, such as 3GiB; 0 for no limit.")
     ] = "auto",
+    device: Annotated[
+        str | None, typer.Option(help="Where its jobs compute: auto, cpu, cuda or cuda:N. Default: PHONECHAIN_DEVICE.")
+    ] = None,
     host: Annotated[
         str | None, typer.Option(help="Address at which the scheduler and other workers reach this one.")
     ] = None,
@@ -42,7 +45,7 @@ def worker(
     from phonechain.app import environment
     from phonechain.app.settings import cores
 
-    known = environment.load(scheduler=scheduler)
+    known = environment.load(scheduler=scheduler, device=device)
     if known.scheduler is None:
         raise SettingsError("no scheduler address: give ADDRESS or set PHONECHAIN_SCHEDULER")
     asyncio.run(_serve(known, processes or cores(), gpus, memory, host))
@@ -116,7 +119,7 @@ def _task_environment(known: Settings) -> dict[str, str]:
         "blobs": known.store,
         "folder": str(known.folder) if known.data is not None else None,
     }
-    return {OWN[name]: value for name, value in given.items() if value}
+    return {OWN[name]: value for name, value in given.items() if value} | {"PHONECHAIN_DEVICE": known.device}
 
 
 def scheduler(

@@ -38,16 +38,16 @@ def check_folder(path: Path, what: str) -> None:
         raise SettingsError(f"expected {what}; {path} is not a folder", value=str(path))
 
 
-def load_model(model: str) -> PhoneLabeler:
-    """The labeler in a model file, or the shipped one of that name.
+def load_model(model: str, device: str = "cpu") -> PhoneLabeler:
+    """The labeler in a model file, or the shipped one of that name, on a device.
 
     Raises:
-        ModelFileError: neither.
+        ModelFileError: neither. SettingsError: a device that torch does not have.
     """
     path = model_path(model)
     from phonechain.model.labeler import PhoneLabeler
 
-    return PhoneLabeler.load(path)
+    return PhoneLabeler.load(path, device=device)
 
 
 def model_path(model: str) -> Path:

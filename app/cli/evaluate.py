@@ -37,6 +37,7 @@ def evaluate(
         bool, typer.Option("--reliability", help="List how often answers are right, by posterior.")
     ] = False,
     per_phone: Annotated[bool, typer.Option("--per-phone", help="List recall and precision per label.")] = False,
+    device: options.Device = "auto",
     as_json: options.Json = False,
     report: Annotated[
         Path | None,
@@ -52,7 +53,7 @@ def evaluate(
     reading = options.check_options(shift=shift, raw=raw)
     decoding = options.check_options(decode=decode)["decode"]
     mapping = common.read_map(map_)
-    labeler = common.load_model(model)
+    labeler = common.load_model(model, device)
     from phonechain.model.scoring.evaluation import score
 
     with common.bars() as bars:

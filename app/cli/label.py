@@ -102,6 +102,7 @@ def label(
         Path | None,
         typer.Option("--plot", help="Draw the spectrogram, tiers and certainty to this .png, .svg or .pdf file."),
     ] = None,
+    device: options.Device = "auto",
 ) -> None:
     """Label the segments of recordings.
 
@@ -139,7 +140,7 @@ def label(
             )
         label_folder(
             audio, out, model, format, checked, doubtful, table, entropy=entropy, gop=gop, normalise=normalise,
-            all_speakers=all_speakers, extras=extras,
+            all_speakers=all_speakers, extras=extras, device=device,
         )  # fmt: skip
         return
     common.check_file(audio, "a sound file")
@@ -150,7 +151,7 @@ def label(
     form = _output_format(format, out)
     if extras and form not in (("json",) if hidden else ("json", "table")):
         raise SettingsError(f"--format: expected json{'' if hidden else ' or table'} with these options, got {form}")
-    labeler = common.load_model(model)
+    labeler = common.load_model(model, device)
     support = bool(doubtful) or table is not None
     from phonechain.app.labelling.sequences import describe
 

@@ -55,6 +55,7 @@ class Task:
     root: Path
     out: Path | None
     model: str
+    device: str
     format: str | None
     options: dict[str, Any]
     decoding: dict[str, Any]
@@ -91,6 +92,7 @@ def label_folder(
     normalise: str | None = None,
     all_speakers: bool = False,
     extras: Extras = NOTHING,
+    device: str = "cpu",
 ) -> None:
     """Label every pair below `root`, and write the answers to the same tree below `out`, with the `extras` asked for.
 
@@ -106,7 +108,7 @@ def label_folder(
             f"{form or 'no format'}{'' if out is not None else ' and no folder'}"
         )
     pairs, problems = folder.pairs(root, raw=options.pop("raw", None))
-    labeler = _load(model)
+    labeler = _load(model, device)
     # tiers of several speakers are each a speaker's; nothing says whose recordings belong together
     mode = labeler.normalisation(normalise, known_speakers=not all_speakers)
     decoding = {name: options.pop(name) for name in ("n_best", "decode")}
@@ -116,7 +118,7 @@ def label_folder(
         )
     options["known"] = labeler.label_set_.with_map(options.pop("mapping"))
     ranked = bool(doubtful) or table is not None
-    task = Task(root, out, model, form, options, decoding, mode, entropy, gop, all_speakers, ranked, extras)
+    task = Task(root, out, model, device, form, options, decoding, mode, entropy, gop, all_speakers, ranked, extras)
     ranking, notices, failed, done, read, segments = Ranking(), NoticeCount(), 0, 0, 0, 0
     batches = _make_batches(pairs, by_speaker=mode == "speaker" and not all_speakers)
     with _run_in_order(task, batches) as outcomes, common.bars() as bars:
@@ -161,22 +163,26 @@ _loaded: dict[str, PhoneLabeler] = {}
 """The model by its name, once for each process; one that is forked finds what was loaded before."""
 
 
-def _load(model: str) -> PhoneLabeler:
+def _load(model: str, device: str) -> PhoneLabeler:
     if model not in _loaded:
         from phonechain.app.labelling.batcher import set_threads
 
         set_threads(1)  # further ones would be of no use to batches of this size, and do not survive a fork
-        _loaded[model] = common.load_model(model)
+        _loaded[model] = common.load_model(model, device)
     return _loaded[model]
 
 
 @contextlib.contextmanager
 def _run_in_order(task: Task, batches: list[list[Pair]]) -> Iterator[Iterator[Outcome]]:
-    """What comes of each batch, in their order; of many recordings by a process for each core."""
+    """What comes of each batch, in their order; of many recordings by a process for each core.
+
+    On a GPU one process does it all: a forked one could not use it.
+    """
     from phonechain.app.settings import cores
 
     workers = min(cores(), len(batches))
-    if workers == 1 or sum(map(len, batches)) < MANY:
+    on_gpu = _load(task.model, task.device).device_.type != "cpu"
+    if on_gpu or workers == 1 or sum(map(len, batches)) < MANY:
         yield map(partial(_label_batch, task), batches)
         return
     from concurrent.futures import ProcessPoolExecutor
@@ -194,7 +200,7 @@ def _label_batch(task: Task, pairs: list[Pair]) -> Outcome:
     from phonechain.app.labelling.pipeline import label_sequences
     from phonechain.app.labelling.speakers import number_speakers
 
-    labeler, outcome = _load(task.model), Outcome(len(pairs))
+    labeler, outcome = _load(task.model, task.device), Outcome(len(pairs))
     work = _prepare(task, pairs, labeler, outcome)
     tiers = [ready for one in work for ready in one.tiers]
     owners = [n for n, one in enumerate(work) for _ in one.tiers]

@@ -72,6 +72,13 @@ LabelMap = Annotated[
     typer.Option("--map", help="File that maps given labels to the model's: JSON, or two columns with - for no label."),
 ]
 AllSpeakers = Annotated[bool, typer.Option("--all-speakers", help="Label every speaker's phone tier in a recording.")]
+Device = Annotated[
+    str,
+    typer.Option(
+        envvar="PHONECHAIN_DEVICE",
+        help="Where the model computes: cpu, cuda, cuda:N, or auto, a GPU where torch can use one, else the CPU.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 

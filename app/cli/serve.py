@@ -34,13 +34,18 @@ def serve(
         int | None,
         typer.Option(help="Processes that answer requests; 0 for one per core, at most 4.", show_default=False),
     ] = None,
+    device: Annotated[
+        str | None,
+        typer.Option(help="Where models compute: auto, cpu, cuda or cuda:N.", show_default=False),
+    ] = None,
     demo: Annotated[bool, typer.Option("--demo", help="Label a sample sentence first, like phonechain demo.")] = False,
 ) -> None:
     """Run the HTTP service. All other settings are PHONECHAIN_ environment variables."""
     from phonechain.app import environment
     from phonechain.app.settings import cores
 
-    known = environment.load(host=host, port=port, model=model, models=models, processes=processes)
+    known = environment.load(host=host, port=port, model=model, models=models, processes=processes, device=device)
+    os.environ["PHONECHAIN_DEVICE"] = known.device  # for the workers of its own
     environment.check_locations(known)
     # Before numpy and torch are loaded: their thread pools read it once. scoring.set_threads gives torch its own.
     os.environ.setdefault("OMP_NUM_THREADS", "1")

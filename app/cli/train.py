@@ -94,6 +94,7 @@ def train(
         ),
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Resume an interrupted run from its checkpoint.")] = False,
+    device: options.Device = "auto",
     fix: options.Fix = False,
     shift: options.Shift = "0",
     raw: options.Raw = None,
@@ -129,6 +130,8 @@ def train(
         )  # fmt: skip
         if map_ is not None or fold or resume or run_dir is not None:
             raise SettingsError(f"--map, --fold, --resume and --run-dir: not available with the preset {SEGMENTAL}")
+        if device not in ("auto", "cpu"):
+            raise SettingsError(f"--device: the preset {SEGMENTAL} trains on the CPU alone, got {device}")
         train_aligner.train(request)
         return
     if flat_start or dictionary is not None:
@@ -137,10 +140,10 @@ def train(
     mapping = common.read_map(map_)
     if fold and base is None:
         raise SettingsError("--fold: expected --base with the model whose spelling to use, got none")
-    start = common.load_model(base).trainable() if base is not None else None
+    start = common.load_model(base, device).trainable() if base is not None else None
     changes = [*(set_ or []), *_to_changes(epochs=epochs, seed=seed)]
     card = {"name": name if name is not None else out.stem, "licence": licence, "data": data, "limits": limits}
-    labeler, training = _make_labeler(preset, changes, start, drop, card)
+    labeler, training = _make_labeler(preset, changes, start, drop, card | {"device": device})
     with common.bars() as bars:
         read = corpora.read_corpus(corpus, bars, tier=tier, layout=layout, table=table, fix=fix, **reading)
         _respell(read, mapping, start if fold else None, bars)

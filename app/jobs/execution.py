@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from phonechain.app.problems import documents as problems
 from phonechain.app.problems.errors import StorageFull
+from phonechain.app.settings import PREFIX
 from phonechain.app.storage.tables import FileError
 from phonechain.app.storage.workspace import Workspace
 from phonechain.features.errors import PhonechainError
@@ -30,7 +32,12 @@ def limit_threads() -> None:
 def _load_labeler(blobs: str, folder: str, digest: str) -> PhoneLabeler:
     from phonechain.model.labeler import PhoneLabeler
 
-    return PhoneLabeler.load(Workspace("", blobs, folder).store.local(digest))
+    return PhoneLabeler.load(Workspace("", blobs, folder).store.local(digest), device=device())
+
+
+def device() -> str:
+    """Where this worker's jobs compute: its own setting, which it has from the service or from `phonechain worker`."""
+    return os.environ.get(f"{PREFIX}DEVICE") or "auto"
 
 
 def load_labeler(workspace: Workspace, digest: str) -> PhoneLabeler:

@@ -163,6 +163,7 @@ def _labeler(spec: dict[str, Any], base: PhoneLabeler | None) -> PhoneLabeler:
         licence=spec["licence"],
         data=spec["data"],
         limits=spec["limits"],
+        device=execution.device(),
     )
 
 

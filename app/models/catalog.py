@@ -85,18 +85,23 @@ class Registry:
 
         Raises:
             ModelFileError: a file is not a model.
-            SettingsError: the folder is not there.
+            SettingsError: the folder is not there, or torch does not have the device.
         """
         from phonechain.model.labeler import PhoneLabeler
 
         entries = {}
         for name, path in model_files(settings).items():
             try:
-                entries[name] = Entry(name, PhoneLabeler.load(path))
+                entries[name] = Entry(name, PhoneLabeler.load(path, device=settings.device))
             except ModelFileError as error:
                 where = "PHONECHAIN_MODEL" if name == DEFAULT else "PHONECHAIN_MODELS"
                 raise ModelFileError(f"{where}: {error}") from None
         return cls(entries)
+
+    @property
+    def device(self) -> str:
+        """Where the default model computes, and with it all others."""
+        return str(self._entries[DEFAULT].labeler.device_)
 
     def __iter__(self) -> Iterator[Entry]:
         return iter(self._entries.values())
@@ -193,7 +198,8 @@ class ModelCatalog:
             if entry is None:
                 from phonechain.model.labeler import PhoneLabeler
 
-                entry = Entry(row.name, PhoneLabeler.load(self.workspace.store.local(row.blob)))
+                file = self.workspace.store.local(row.blob)
+                entry = Entry(row.name, PhoneLabeler.load(file, device=self.settings.device))
                 self._loaded[row.blob] = entry
                 while len(self._loaded) > MOST:
                     self._loaded.popitem(last=False)

@@ -64,7 +64,7 @@ def _load(path: Path) -> PhoneLabeler | PhoneAligner:
         return PhoneAligner.load(path, name=name)
     from phonechain.model.labeler import PhoneLabeler
 
-    return PhoneLabeler.load(path, name=name)
+    return PhoneLabeler.load(path, name=name, device="cpu")
 
 
 def make_row(

@@ -189,6 +189,9 @@ class Gauges:
     def collect(self) -> Iterator[Metric]:
         """For the registry of prometheus_client."""
         yield InfoMetricFamily("phonechain", "The package.", {"version": version()})
+        yield InfoMetricFamily(
+            "phonechain_device", "Where the models compute.", {"device": self.models.registry.device}
+        )
         batcher = self.batcher
         for name, text, value in (
             (

@@ -16,6 +16,7 @@ class Ready(BaseModel):
 
     status: str = "ready"
     models: list[str] = Field(description="The models that are loaded.")
+    device: str = Field(description="Where the models compute: `cpu`, or a GPU such as `cuda:0`.")
     requests: int = Field(description="Requests being decoded, waiting or being labelled.")
     limit: int = Field(description="Maximum number of these requests.")
     parts: dict[str, str] = Field(description="`ready` for the models, the database and the scheduler.")

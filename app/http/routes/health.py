@@ -32,6 +32,7 @@ async def ready(services: ServicesDep) -> Ready:
         raise NotReady("; ".join(wrong), retry_after=batcher.settings.retry_after, details={"parts": parts})
     return Ready(
         models=[entry.name for entry in services.models.registry],
+        device=services.models.registry.device,
         requests=sum(batcher.shared.in_progress),
         limit=batcher.settings.queue_size,
         parts=parts,

@@ -1,0 +1,45 @@
+"""The measurement of GPUs runs, in a tiny size on the CPU and on the stand-in; without a GPU the script says so."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+import torch
+
+from benchmarks import gpu
+from tests.far import Gpu
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_a_trial_measures_everything(
+    device: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if device == "cuda":
+        if torch.cuda.is_available():
+            pytest.skip("there is a GPU")
+        monkeypatch.setattr(torch.cuda, "synchronize", lambda *_: None)
+        monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda *_: 0)
+        with Gpu():
+            assert gpu.main(["--device", "cuda", "--tiny"]) == 0
+    else:
+        assert gpu.main(["--device", "cpu", "--tiny"]) == 0
+    said = capsys.readouterr().out
+    for line in ("peak: ", "epoch of 380 segments: ", "share of the peak: ", "labelling: ", "answers are the CPU's"):
+        assert line in said
+
+
+def test_answers_that_differ_fail(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu, "BOUND", -1.0)
+    assert gpu.main(["--device", "cpu", "--tiny"]) == 1
+    assert "FAILED" in capsys.readouterr().out
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_the_script_says_that_there_is_no_gpu() -> None:
+    done = subprocess.run([str(ROOT / "scripts" / "gpu_check.sh")], capture_output=True, text=True, check=False)
+    assert done.returncode == 3
+    assert "no GPU that torch can use" in done.stderr
