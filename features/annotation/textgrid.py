@@ -12,6 +12,7 @@ import re
 
 from phonechain.features.annotation.base import (
     MAX_SECONDS,
+    MAX_TIERS,
     Annotation,
     Format,
     Source,
@@ -322,7 +323,7 @@ def fill_gaps(annotation: Annotation) -> list[Tier]:
     Intervals that overlap cannot stand in one tier; they go to a further tier of the same name with a number.
 
     Raises:
-        AnnotationError: an interval that ends before it starts.
+        AnnotationError: an interval that ends before it starts, or more tiers than are read again.
     """
     start, end = annotation.extent
     tiers = []
@@ -340,6 +341,10 @@ def fill_gaps(annotation: Annotation) -> list[Tier]:
             if end > at + ROUNDING or not full:
                 full.append(Segment(at, end, ""))
             tiers.append(Tier(tier.name if k == 1 else f"{tier.name} ({k})", "interval", full))
+    if len(tiers) > MAX_TIERS:
+        raise AnnotationError(
+            f"expected at most {MAX_TIERS} tiers, got {len(tiers)}, since intervals that overlap go to tiers of their own"
+        )
     return tiers
 
 
@@ -352,6 +357,11 @@ def _rows(tier: Tier) -> list[list[Segment]]:
             )
         row = next((r for r in rows if not r or r[-1].end <= s.start + ROUNDING), None)
         if row is None:
+            if len(rows) == MAX_TIERS:
+                raise AnnotationError(
+                    f"expected at most {MAX_TIERS} intervals that overlap, each in a tier of its own, got more in tier "
+                    f"{excerpt(tier.name)}"
+                )
             rows.append(row := [])
         row.append(s)
     return rows

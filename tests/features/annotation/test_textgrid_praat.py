@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phonechain.features.annotation import Annotation, Tier, add_labels, read, write
-from phonechain.features.errors import AnnotationSyntaxError
+from phonechain.features.errors import AnnotationError, AnnotationSyntaxError
 from phonechain.features.segments import Segment
 
 parselmouth = pytest.importorskip("parselmouth", reason="praat-parselmouth is not installed")
@@ -191,3 +191,17 @@ def test_overlapping_intervals_go_to_a_further_tier(tmp_path):
         ("overlap", [(0, 1, "a"), (1, 2, "c")]),
         ("overlap (2)", [(0.5, 1.5, "b")]),
     ]
+
+
+def test_no_more_tiers_are_written_than_are_read() -> None:
+    """Intervals that overlap each need a tier; found by mutated HTK labels with a line repeated."""
+    same = [Segment(0.0, 0.1, "a")] * 1000
+    written = write(Annotation([Tier("phones", "interval", same)], "htk"), "textgrid")
+    assert len(read(written).tiers) == 1000
+    for tiers in (
+        [Tier("phones", "interval", [*same, same[0]])],
+        [Tier(str(n), "interval", same[:2]) for n in range(501)],
+    ):
+        for form in ("textgrid", "textgrid-short", "textgrid-binary"):
+            with pytest.raises(AnnotationError, match="expected at most 1000"):
+                write(Annotation(tiers, "htk"), form)
