@@ -61,7 +61,14 @@ def test_health(client: Client) -> None:
     ready = client.get("/health/ready")
     assert ready.status_code == 200
     parts = {"models": "ready", "database": "ready", "scheduler": "ready"}
-    assert ready.json() == {"status": "ready", "models": ["default"], "requests": 0, "limit": 64, "parts": parts}
+    assert ready.json() == {
+        "status": "ready",
+        "models": ["default"],
+        "device": "cpu",
+        "requests": 0,
+        "limit": 64,
+        "parts": parts,
+    }
 
 
 def test_not_ready_once_stopped(client: Client) -> None:
