@@ -76,7 +76,7 @@ def test_a_preset_trains_labels_saves_and_loads_as_on_the_cpu(name: str, tmp_pat
             np.testing.assert_allclose(p, q, atol=1e-6, rtol=0)
 
 
-@pytest.mark.parametrize("name", ["spn-lc-crf", "spn-memm", "blstm-ho-lc-crf"])
+@pytest.mark.parametrize("name", ["spn-lc-crf", "spn-memm", pytest.param("blstm-ho-lc-crf", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("first", "second"), [("cpu", "cuda"), ("cuda", "cpu"), ("cuda", "cuda")])
 def test_a_run_is_resumed_on_either_device(name: str, first: str, second: str, tmp_path: Path) -> None:
     whole = make(name, "cpu", 2).fit_featurised(TRAIN, DEV)
