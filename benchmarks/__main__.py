@@ -40,8 +40,10 @@ def git(*command: str) -> str:
 
 
 def describe_commit() -> str:
-    """The commit, and whether the tree has changes that it does not."""
-    return git("rev-parse", "--short", "HEAD") + (" with changes" if git("status", "--porcelain", "-uno") else "")
+    """The commit, and whether the tree has changes that it does not; the file of results is left out."""
+    return git("rev-parse", "--short", "HEAD") + (
+        " with changes" if git("status", "--porcelain", "-uno", "--", ":/", ":!RESULTS.md") else ""
+    )
 
 
 def describe_machine() -> str:
