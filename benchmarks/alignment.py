@@ -28,6 +28,9 @@ from phonechain.model.segmental.aligner import PhoneAligner
 from phonechain.model.segmental.answers import Alignment, Recognition
 from phonechain.model.segmental.fitting import cover_recording
 
+SAMPLES = Path(__file__).resolve().parents[1] / "app" / "samples" / "reader"
+"""The samples of the guide."""
+
 
 def recording(folder: Path, seconds: float) -> tuple[bytes, float, list[str]]:
     """Utterances of a corpus one after the other: FLAC, its duration, its phones."""
@@ -57,7 +60,13 @@ def cpu_seconds(work: Callable[[], object]) -> float:
 def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("folder", type=Path, help="a corpus with ARPAbet labels")
+    parser.add_argument(
+        "folder",
+        nargs="?",
+        default=SAMPLES,
+        type=Path,
+        help="a corpus with ARPAbet labels; by default the samples of the guide",
+    )
     parser.add_argument("--seconds", type=float, nargs="+", default=[10.0, 50.0])
     parser.add_argument("--rounds", type=int, default=5)
     given = parser.parse_args()
