@@ -97,6 +97,7 @@ def shares(folder: Path, out: Path, model: str) -> dict[str, float]:
     """Seconds of processor time by stage, one process; the stages are cut apart by wrapping the functions between them."""
     from unittest import mock
 
+    from phonechain.app.cli import common
     from phonechain.app.cli import label_folder as command
     from phonechain.features import inputs as extraction
     from phonechain.features.audio import reader
@@ -106,6 +107,7 @@ def shares(folder: Path, out: Path, model: str) -> dict[str, float]:
     stages = Stages()
     cut = (
         (type(command._load(model, "cpu").model_.network), "potentials", "scores"),
+        (common, "load_model", "loading"),
         (candidates, "annotation_of", "reading annotations"),
         (reader, "decode", "decoding sound"),
         (extraction, "extract_inputs", "features"),
@@ -127,6 +129,7 @@ def shares(folder: Path, out: Path, model: str) -> dict[str, float]:
         cli(options)
     whole = time.process_time() - begun
     mock.patch.stopall()
+    whole -= stages.spent.pop("loading")
     stages.spent["model beside scores"] = stages.spent.pop("model") - stages.spent["scores"]
     stages.spent["the rest"] = whole - sum(stages.spent.values())
     return stages.spent

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from phonechain.features.errors import ModelFileError, Notice, PhonechainError, SettingsError
 from phonechain.features.files import printable_path, write_whole
@@ -20,6 +20,27 @@ if TYPE_CHECKING:
     from phonechain.model.learning.training import Progress
 
 DEFAULT = "default"
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+@contextmanager
+def map_in_processes(
+    work: Callable[[T], R], items: Sequence[T], workers: int, *, chunk: int = 1
+) -> Iterator[Iterator[R]]:
+    """`work` of each item, in their order, by so many processes, which get `chunk` items at a time; by this one if 1."""
+    if workers == 1:
+        yield map(work, items)
+        return
+    from concurrent.futures import ProcessPoolExecutor
+
+    with ProcessPoolExecutor(workers) as pool:
+        try:
+            yield pool.map(work, items, chunksize=chunk)
+        except BaseException:  # Ctrl-C, or a full disk: what is queued is not waited for
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
 
 
 def check_file(path: Path, what: str) -> None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -223,8 +222,9 @@ def _convert_folder(source: Path, out: Path, options: Options, verbose: bool) ->
         raise SettingsError(f"no files with the suffix of {suffixes} in {source}", value=str(source))
     tally = Tally()
     root = source if source.is_dir() else source.parent
+    convert = partial(_convert_file, root=root, out=out, options=options)
     with (
-        _run_in_order(partial(_convert_file, root=root, out=out, options=options), files) as results,
+        common.map_in_processes(convert, files, _count_workers(files), chunk=CHUNK) as results,
         common.bars() as bars,
     ):
         for done, (file, outcomes) in enumerate(zip(files, results, strict=True), 1):
@@ -234,23 +234,13 @@ def _convert_folder(source: Path, out: Path, options: Options, verbose: bool) ->
     return tally
 
 
-@contextlib.contextmanager
-def _run_in_order(convert: Callable[[Path], list[Outcome]], files: list[Path]) -> Iterator[Iterator[list[Outcome]]]:
-    """`convert` over files, in their order; over many by a process for each core."""
-    workers = min(
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1, MOST_WORKERS
-    )
-    if workers == 1 or len(files) < MANY:
-        yield map(convert, files)
-        return
-    from concurrent.futures import ProcessPoolExecutor
+def _count_workers(files: list[Path]) -> int:
+    """Processes for so many files: one for each core where there are many."""
+    if len(files) < MANY:
+        return 1
+    from phonechain.app.settings import cores
 
-    with ProcessPoolExecutor(workers) as pool:
-        try:
-            yield pool.map(convert, files, chunksize=CHUNK)
-        except BaseException:  # Ctrl-C, or a full disk: what is queued is not waited for
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+    return min(cores(), MOST_WORKERS)
 
 
 def _scan(source: Path, options: Options) -> list[Path]:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
@@ -108,6 +107,7 @@ def label_folder(
             f"{form or 'no format'}{'' if out is not None else ' and no folder'}"
         )
     pairs, problems = folder.pairs(root, raw=options.pop("raw", None))
+    _loaded.clear()  # the file may have changed since this process read it
     labeler = _load(model, device)
     # tiers of several speakers are each a speaker's; nothing says whose recordings belong together
     mode = labeler.normalisation(normalise, known_speakers=not all_speakers)
@@ -121,7 +121,8 @@ def label_folder(
     task = Task(root, out, model, device, form, options, decoding, mode, entropy, gop, all_speakers, ranked, extras)
     ranking, notices, failed, done, read, segments = Ranking(), NoticeCount(), 0, 0, 0, 0
     batches = _make_batches(pairs, by_speaker=mode == "speaker" and not all_speakers)
-    with _run_in_order(task, batches) as outcomes, common.bars() as bars:
+    label, workers = partial(_label_batch, task), _count_workers(labeler, batches)
+    with common.map_in_processes(label, batches, workers) as outcomes, common.bars() as bars:
         for problem in problems:
             alone = _ALONE.search(problem.message) is not None
             bars.line(f"{'left out' if alone else 'failed'} {problem}")
@@ -159,40 +160,26 @@ def _make_batches(pairs: Sequence[Pair], *, by_speaker: bool) -> list[list[Pair]
     return [batch for batch in batches if batch]
 
 
-_loaded: dict[str, PhoneLabeler] = {}
-"""The model by its name, once for each process; one that is forked finds what was loaded before."""
+_loaded: dict[tuple[str, str], PhoneLabeler] = {}
+"""The model by its name and device, once for each process; one that is forked finds what was loaded before."""
 
 
 def _load(model: str, device: str) -> PhoneLabeler:
-    if model not in _loaded:
+    if (model, device) not in _loaded:
         from phonechain.app.labelling.batcher import set_threads
 
         set_threads(1)  # further ones would be of no use to batches of this size, and do not survive a fork
-        _loaded[model] = common.load_model(model, device)
-    return _loaded[model]
+        _loaded[model, device] = common.load_model(model, device)
+    return _loaded[model, device]
 
 
-@contextlib.contextmanager
-def _run_in_order(task: Task, batches: list[list[Pair]]) -> Iterator[Iterator[Outcome]]:
-    """What comes of each batch, in their order; of many recordings by a process for each core.
-
-    On a GPU one process does it all: a forked one could not use it.
-    """
+def _count_workers(labeler: PhoneLabeler, batches: list[list[Pair]]) -> int:
+    """A process for each core where there are many recordings; on a GPU one, since a forked one could not use it."""
     from phonechain.app.settings import cores
 
-    workers = min(cores(), len(batches))
-    on_gpu = _load(task.model, task.device).device_.type != "cpu"
-    if on_gpu or workers == 1 or sum(map(len, batches)) < MANY:
-        yield map(partial(_label_batch, task), batches)
-        return
-    from concurrent.futures import ProcessPoolExecutor
-
-    with ProcessPoolExecutor(workers) as pool:
-        try:
-            yield pool.map(partial(_label_batch, task), batches)
-        except BaseException:  # Ctrl-C, or a full disk: what is queued is not waited for
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+    if labeler.device_.type != "cpu" or sum(map(len, batches)) < MANY:
+        return 1
+    return min(cores(), len(batches))
 
 
 def _label_batch(task: Task, pairs: list[Pair]) -> Outcome:
