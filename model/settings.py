@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeVar
 from phonechain.features.augmentation import AugmentationSettings
 from phonechain.features.errors import SettingsError
 from phonechain.features.mfcc import FeatureSettings
+from phonechain.model.device import Precision
 
 Covariance = Literal["shared", "diagonal", "full"]
 T = TypeVar("T")
@@ -204,6 +205,8 @@ class TrainingSettings:
             over their labels, so that the likelihood is that of the labels that are known.
         base_step: learning rate of a warm start from all weights of a base: "scaled" with the number of segments, from a
             twentieth up to the full rate at 20,000 segments (half an hour), or "full".
+        precision: of the numbers that the products of the encoder and the factors multiply: "float32", or "bfloat16", which is
+            faster on processors with units for it (AMX, GPUs). Weights, sums of the chain, and models are of 32 bits.
         seed: seed of weights, order and dropout.
     """
 
@@ -226,6 +229,7 @@ class TrainingSettings:
     smoothing: float = 0.0
     gaps: Literal["split", "sum"] = "split"
     base_step: Literal["scaled", "full"] = "scaled"
+    precision: Precision = "float32"
     seed: int = 1
     augmentation: AugmentationSettings = field(default_factory=AugmentationSettings)
 

@@ -45,7 +45,8 @@ class Bidirectional(nn.Module):
         turned = reverse_index(len(x), lengths)[:, :, None]
         ahead = self._run(self.ahead, x)
         back = self._run(self.back, x.gather(0, turned.expand_as(x)))
-        return torch.cat([ahead, back.gather(0, turned.expand_as(back))], 2)
+        both = torch.cat([ahead, back.gather(0, turned.expand_as(back))], 2)
+        return both.to(next(self.parameters()).dtype)  # they are averaged over segments, which 16 bits are too few for
 
     def _run_long(self, x: Tensor) -> Tensor:
         """One long sequence [T, 1, C], chunk by chunk into the output: nothing else is as long."""

@@ -175,7 +175,11 @@ def _compute_gradients(
     def whole() -> tuple[float, int]:
         model.zero_grad(set_to_none=True)
         batch = data.batch(chosen, model.device, random)
-        loss, value = _compute_loss(model, batch, settings)
+        model.compute_in(settings.precision)
+        try:
+            loss, value = _compute_loss(model, batch, settings)
+        finally:
+            model.compute_in("float32")  # the dev error is that of answers as they will be given
         if math.isfinite(value):
             (loss if share == 1.0 else loss * share).backward()
         return value, data.count_labelled(chosen)

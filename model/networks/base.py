@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, Self
 
 import torch
 from torch import Tensor, nn
 
 from phonechain.features.errors import SettingsError
 from phonechain.model.chain.packing import Packing
+from phonechain.model.device import Precision, multiply_in
 from phonechain.model.encoders.encoder import build_encoder
 from phonechain.model.encoders.frames import FrameBatch, LongFrames
 from phonechain.model.encoders.long import LongRows
@@ -59,6 +60,7 @@ class SequenceNetwork(nn.Module, ABC):
     Attributes:
         decoding: whether the answer is each segment's most probable label or the most probable sequence; dev errors are those
             of that answer.
+        precision: of the products of the encoder and the factors (see `compute_in`); no part of a model file.
         noise: generator of the dropout.
         auxiliary: a layer on the encoder that exists only during training.
 
@@ -67,6 +69,7 @@ class SequenceNetwork(nn.Module, ABC):
     """
 
     decoding: Literal["posterior", "viterbi"] = "posterior"
+    precision: Precision = "float32"
     bigrams: Tensor
     trigrams: Tensor
 
@@ -97,13 +100,30 @@ class SequenceNetwork(nn.Module, ABC):
         """Where its weights are, and its inputs have to be."""
         return self.bigrams.device
 
+    def compute_in(self, precision: Precision) -> Self:
+        """Multiply in that precision from now on, in the encoder and the factors (see model.device.multiply_in).
+
+        Everything between the products, and all sums of the chain, stays in the weights' own precision.
+        """
+        for part in self.modules():
+            if isinstance(part, SequenceNetwork):
+                part.precision = precision
+        return self
+
     @abstractmethod
     def encode(self, x: Tensor, packing: Packing, frames: FrameBatch | None = None) -> Tensor:
         """[N, E] the input of the factors, from segment features [N, D] and, for an encoder that reads them, frames."""
 
     def encode_long(self, x: Tensor, frames: LongFrames | None = None) -> LongRows:
         """The same for one long recording, some rows at a time, for `posteriors_of_long` and `decode_long`; no gradient."""
-        return self.encoder.run_long(x, frames)
+        with multiply_in(self.precision, self.device):
+            made = self.encoder.run_long(x, frames)
+
+        def rows(span: slice) -> Tensor:
+            with multiply_in(self.precision, self.device):
+                return made[span].to(x.dtype)
+
+        return LongRows(made.length, made.width, rows)
 
     def posteriors_of_long(self, rows: LongRows, *, evidence: Tensor | None = None, temperature: float = 1.0) -> Tensor:
         """[T, Y] p(y_t | x), or with evidence [T, Y] p(y_t | x, g), of one long recording."""

@@ -12,6 +12,7 @@ from phonechain.model.chain import inference as chain
 from phonechain.model.chain.packing import Packing
 from phonechain.model.chain.search import viterbi_in_windows
 from phonechain.model.chain.spans import span_log_probabilities
+from phonechain.model.device import multiply_in
 from phonechain.model.encoders.frames import FrameBatch
 from phonechain.model.encoders.long import LongRows
 from phonechain.model.networks import factors
@@ -47,8 +48,9 @@ class FactorModel(SequenceNetwork):
     def encode(self, x: Tensor, packing: Packing, frames: FrameBatch | None = None) -> Tensor:
         """[N, E] the input of the factors, from segment features [N, D] and, for an encoder that reads them, frames."""
         self.encoder.noise = self.noise
-        h: Tensor = self.encoder(x, packing, frames)
-        return h
+        with multiply_in(self.precision, self.device):
+            h: Tensor = self.encoder(x, packing, frames)
+        return h.to(x.dtype)
 
     def reset(self, generator: torch.Generator | None = None) -> None:
         """Draw the encoder's and the factors' weights; n-gram weights start from zero."""
@@ -71,7 +73,8 @@ class FactorModel(SequenceNetwork):
             steps = window_steps(settings)
             if steps not in windows:
                 windows[steps] = window(h, packing, steps, rows)
-            value = factor(self._drop(windows[steps], settings))
+            with multiply_in(self.precision, self.device):
+                value = factor(self._drop(windows[steps], settings)).to(h.dtype)
             n = settings.labels
             if n > 1 and settings.centred:
                 assert isinstance(factor, Factor)

@@ -128,7 +128,7 @@ class HiddenUnits(Factor):
         return self.weight.shape[0] * math.log(2.0)
 
     def forward(self, x: Tensor) -> Tensor:
-        drive = functional.linear(x, self.weight, self.hidden_bias)  # [N, U]
+        drive = functional.linear(x, self.weight, self.hidden_bias).to(self.weight.dtype)  # [N, U]
         return _SoftplusSum.apply(drive, self.label_weight) + self.bias
 
 

@@ -19,6 +19,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from phonechain.model.device import multiply_in
 from phonechain.model.networks.base import Factor
 
 Operator = Literal["sum", "max"]
@@ -119,7 +120,7 @@ def _sweep_up(
 ) -> tuple[Tensor, list[Tensor]]:
     """log Q [K, N]; and the states' posteriors given the path above them, [rows above, I, H, N] of depth L, ..., 1."""
     layers, products, states = shape
-    value = torch.addmm(bias[layers].reshape(-1, 1), weight, x.T)  # [K I H ... I H, N]
+    value = torch.addmm(bias[layers].reshape(-1, 1), weight, x.T).to(weight.dtype)  # [K I H ... I H, N]
     rows, n = value.shape
     posteriors = []
     for depth in range(layers, 0, -1):
@@ -150,6 +151,7 @@ class _SumProduct(torch.autograd.Function):
         value, posteriors = _sweep_up(x, weight, shape, operator, *bias)
         ctx.save_for_backward(x, weight, *posteriors)
         ctx.bias_shapes = [b.shape for b in bias]
+        ctx.reduced = torch.is_autocast_enabled(x.device.type)
         return value
 
     @staticmethod
@@ -161,9 +163,12 @@ class _SumProduct(torch.autograd.Function):
         for posterior in reversed(posteriors):
             grad = (posterior * grad[:, None, None, :]).flatten(0, 2)
             biases.append(grad.sum(1))
+        with multiply_in("bfloat16" if ctx.reduced else "float32", x.device):
+            to_x = grad.T @ weight if ctx.needs_input_grad[0] else None
+            to_weight = grad @ x if ctx.needs_input_grad[1] else None
         return (
-            grad.T @ weight if ctx.needs_input_grad[0] else None,
-            grad @ x if ctx.needs_input_grad[1] else None,
+            to_x,
+            to_weight,
             None,
             None,
             *(g.view(shape) for g, shape in zip(biases, ctx.bias_shapes, strict=True)),
