@@ -19,10 +19,11 @@ import torch
 from experiments import crfsuite
 from experiments.corpora import Fold, Source
 from experiments.tables import Experiment
+from phonechain.features.errors import SettingsError
 from phonechain.model.learning.dataset import Dataset
 from phonechain.model.learning.training import Progress, train
 from phonechain.model.networks.build import build as build_network
-from phonechain.model.settings import to_dict
+from phonechain.model.settings import TrainingSettings, from_dict, stored_model, to_dict
 
 Result = dict[str, Any]
 MONITORED = 200
@@ -31,9 +32,35 @@ MONITORED = 200
 
 def key(experiment: Experiment, source: Source, fold: str) -> str:
     """What a result is filed under: everything that it depends on but the code."""
+    return digest(experiment, source.digest, fold)
+
+
+def stored_key(result: Result) -> str:
+    """The key of a result that was stored earlier, by its own settings.
+
+    A result holds the settings that there were when it was computed. Those added since would change its key, so it is made anew,
+    with the values that have the meaning of then. Results of other kinds keep the key they have.
+
+    Examples:
+        >>> stored_key({"key": "little-data festvox-ru 5", "error": 0.257})
+        'little-data festvox-ru 5'
+    """
+    try:
+        experiment = Experiment(
+            result["name"], result["preset"], stored_model(result["model"]), from_dict(TrainingSettings, result["training"]),
+            split=result["split"], augment=result["augment"], every=result.get("every", 1),
+        )  # fmt: skip
+        return digest(experiment, result["corpus"], result["fold"])
+    except (KeyError, SettingsError):
+        return str(result["key"])
+
+
+def digest(experiment: Experiment, corpus: str, fold: str) -> str:
+    """The key, of a corpus with that digest."""
     facts = {
         "model": to_dict(experiment.model), "training": to_dict(experiment.training), "peer": experiment.preset == "crfsuite",
-        "corpus": source.digest, "split": experiment.split, "fold": fold, "augment": experiment.augment,
+        "corpus": corpus, "split": experiment.split, "fold": fold, "augment": experiment.augment,
+        "every": experiment.every,
     }  # fmt: skip
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
 
@@ -46,6 +73,8 @@ def run(experiment: Experiment, source: Source, fold_name: str, runs: Path, tell
         fold = source.choice(split, normalise=normalise, augment=experiment.augment)
     else:
         fold = source.fold(split, fold_name, normalise=normalise, augment=experiment.augment)
+    if experiment.every > 1:
+        fold = dataclasses.replace(fold, train=thin(fold.train, experiment.every))
     name, began, busy = key(experiment, source, fold_name), time.perf_counter(), time.process_time()
     found = _peer(fold, tell) if experiment.preset == "crfsuite" else _own(experiment, fold, runs / name, name, tell)
     return {
@@ -53,7 +82,8 @@ def run(experiment: Experiment, source: Source, fold_name: str, runs: Path, tell
         "corpus": source.digest, "seed": experiment.training.seed, "commit": commit(),
         "created": datetime.now(UTC).isoformat(timespec="seconds"), "torch": torch.__version__,
         "seconds": round(time.perf_counter() - began, 1), "cpu_seconds": round(time.process_time() - busy, 1),
-        "training": to_dict(experiment.training), "model": to_dict(experiment.model), "augment": experiment.augment, **found,
+        "training": to_dict(experiment.training), "model": to_dict(experiment.model), "augment": experiment.augment,
+        "every": experiment.every, **found,
     }  # fmt: skip
 
 
@@ -109,6 +139,14 @@ def count_errors(network: torch.nn.Module, data: Dataset) -> tuple[int, int]:
             wrong += int((answer != batch.y).sum())
             wrong_path += int((path != batch.y).sum())
     return wrong, wrong_path
+
+
+def thin(data: Dataset, n: int) -> Dataset:
+    """Every n-th sequence of segment features."""
+    kept = np.arange(0, len(data), n)
+    rows = np.concatenate([np.arange(data.starts[s], data.starts[s + 1]) for s in kept])
+    starts = np.concatenate([[0], np.cumsum(data.lengths[kept])])
+    return dataclasses.replace(data, x=data.x[rows], y=data.y[rows], starts=starts, groups=data.groups[kept])
 
 
 def _first(data: Dataset, n: int) -> Dataset:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from experiments.cells import stored_key
 from experiments.tables import Experiment, Table
 
 Result = dict[str, Any]
@@ -28,7 +29,7 @@ class Store:
                     result = json.loads(line)
                 except json.JSONDecodeError:  # the line that a kill cut short
                     continue
-                self._results[result["key"]] = result
+                self._results[stored_key(result)] = result
 
     def get(self, key: str) -> Result | None:
         """The result of that key, from whichever table."""

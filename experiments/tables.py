@@ -36,6 +36,7 @@ class Experiment:
         paper: the paper's error in per cent, and its error on the dev set.
         split: which split of the corpus ("" is the usual one).
         augment: what is done to the training inputs: "" or "shift" (letters moved by at most a pixel).
+        every: training has only every n-th recording of the corpus (of letters, every n-th word).
         note: a word for the reader.
     """
 
@@ -48,6 +49,7 @@ class Experiment:
     paper_dev: float | None = None
     split: str = ""
     augment: str = ""
+    every: int = 1
     note: str = ""
 
     def candidates(self) -> Iterator[Experiment]:
@@ -127,7 +129,7 @@ def _experiment(
     defaults: Mapping[str, Any], system: Mapping[str, Any], cell: Mapping[str, Any], corpus: str
 ) -> Experiment:
     known = {
-        "name", "preset", "paper", "paper_dev", "note", "split", "augment", "choose", "cells", *CORPORA, *_LAYER
+        "name", "preset", "paper", "paper_dev", "note", "split", "augment", "every", "choose", "cells", *CORPORA, *_LAYER
     }  # fmt: skip
     for key in system:
         if key not in known:
@@ -144,7 +146,7 @@ def _experiment(
     for layer in (defaults, defaults.get(corpus, {}), system, system.get(corpus, {}), shape, cell):
         model = _lay_over(model, layer)
         training = replace(training, layer.get("training", {}))
-        extra |= {k: layer[k] for k in ("choose", "augment", "split", "note") if k in layer}
+        extra |= {k: layer[k] for k in ("choose", "augment", "split", "every", "note") if k in layer}
     label = " ".join(f"{_SIZES[k]}={v}" for k, v in sizes.items())
     return Experiment(
         name=f"{system['name']} {label}".strip(), preset=system["preset"], model=model, training=training,

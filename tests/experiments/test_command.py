@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
 import json
 from pathlib import Path
@@ -164,6 +165,26 @@ def test_a_cell_repeats_and_goes_on_from_its_checkpoint(letters_file: Path, tabl
     assert len(epochs) == 1
     assert (resumed["errors"], resumed["error_viterbi"]) == (whole["errors"], whole["error_viterbi"])
     assert not any((tmp_path / "b").iterdir())
+
+
+def test_training_on_every_third_word_is_another_cell_with_a_third_of_the_words(
+    letters_file: Path, table: Path, tmp_path: Path
+) -> None:
+    source = Letters(letters_file)
+    whole = tables.read(str(table), "letters").experiments[1]
+    part = dataclasses.replace(whole, every=3)
+    assert cells.key(part, source, "0") != cells.key(whole, source, "0")
+    train = source.fold("", "0").train
+    thin = cells.thin(train, 3)
+    assert len(thin) == 36 == len(train) / 3
+    for n in range(len(thin)):
+        assert np.array_equal(thin.labels_of(n), train.labels_of(3 * n))
+        assert np.array_equal(
+            thin.x[thin.starts[n] : thin.starts[n + 1]], train.x[train.starts[3 * n] : train.starts[3 * n + 1]]
+        )
+    result = cells.run(part, source, "0", tmp_path, print)
+    assert result["every"] == 3
+    assert cells.stored_key(result) == result["key"] == cells.key(part, source, "0")
 
 
 @pytest.mark.slow

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from experiments import report, tables
+from experiments import cells, report, tables
+from phonechain.model.settings import replace
 
 
 def result(key: str, error: float, **more: Any) -> dict[str, Any]:
@@ -37,6 +40,39 @@ def test_a_line_cut_short_by_a_kill_costs_that_cell_only(tmp_path: Path) -> None
     again = report.Store(tmp_path)
     assert again.get("a") is not None
     assert again.get("c") is not None
+
+
+RUNS = Path(report.__file__).parent / "runs"
+
+
+LETTERS = "4583ee0d27192e25"
+
+
+def test_every_system_of_the_letters_finds_its_ten_folds_among_the_stored_rows() -> None:
+    """Most were computed when models had fewer settings, under keys of that time."""
+    store = report.Store(RUNS)
+    for experiment in tables.read("ocr-summary", "letters").experiments:
+        candidates = list(experiment.candidates())
+        if experiment.choose:
+            assert all(store.get(cells.digest(c, LETTERS, "dev")) for c in candidates), experiment.name
+        assert any(all(store.get(cells.digest(c, LETTERS, f)) for f in "0123456789") for c in candidates), (
+            experiment.name
+        )
+
+
+def test_a_row_of_an_earlier_version_is_found_by_the_settings_it_would_have_today(tmp_path: Path) -> None:
+    rows = [json.loads(line) for line in (RUNS / "ocr-summary.jsonl").read_text().splitlines()]
+    old = next(r for r in rows if r["name"].startswith("SPN-MEMM") and r["fold"] == "0")
+    assert "speaker_normalised" in old["model"]
+    assert "encoder" not in old["model"]
+    assert "augmentation" not in old["training"]
+    report.Store(tmp_path).add("ocr-summary", old)
+    store = report.Store(tmp_path)
+    experiment = next(e for e in tables.read("ocr-summary", "letters").experiments if e.name.startswith("SPN-MEMM"))
+    assert store.get(cells.digest(experiment, LETTERS, "0")) == old
+    longer = dataclasses.replace(experiment, training=replace(experiment.training, {"epochs": 13}))
+    for other, corpus, fold in ((longer, LETTERS, "0"), (experiment, "another", "0"), (experiment, LETTERS, "1")):
+        assert store.get(cells.digest(other, corpus, fold)) is None
 
 
 def table() -> tables.Table:
