@@ -7,7 +7,8 @@
     python -m experiments.alignment train FOLDER OUT         a model from FOLDER's labels; see --help
 
 FOLDER is a corpus (recordings and annotations); --per-speaker takes one utterance per speaker, --split a split. --shift says
-by how much the labels of the reference are known to lie early (pocketsphinx: 10 ms against exact times).
+by how much the labels of the reference are known to lie early (pocketsphinx: 10 ms against exact times). --grid 0.01 counts
+each boundary at the nearest of the times that such a reference can have, beside where it lies.
 """
 
 from __future__ import annotations
@@ -38,6 +39,9 @@ from phonechain.model.segmental.settings import SegmentalSettings, SegmentalTrai
 from phonechain.model.segmental.transcripts import SILENCES
 
 NOISE = ("+NSN+", "SPN", "+SPN+")
+
+SHORT = 0.0315
+"""Seconds: segments of three frames, the fewest that pocketsphinx gives a phone, are often wrong."""
 
 
 def utterances(given: argparse.Namespace) -> list[Utterance]:
@@ -102,26 +106,50 @@ def report(errors: Sequence[float], certainties: Sequence[float] = (), **more: o
     return out
 
 
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """A boundary of a reference and where it was found: error (s), error of the nearest multiple of --grid, and what was said."""
+
+    error: float
+    on_grid: float
+    certain: float
+    inside: bool
+    beside_silence: bool
+    beside_short: bool
+
+
 def measure_alignment(given: argparse.Namespace, aligner: PhoneAligner) -> None:
     """Phones of the reference given, their boundaries found."""
-    errors, certainties, inside = [], [], []
+    found: list[Found] = []
     seconds, began = 0.0, time.process_time()
     for audio, reference in sounds(given, aligner):
         answer = aligner.align_phones(audio, [str(s.label) for s in reference])
-        for p, s in list(zip(answer.phones, reference, strict=True))[1:]:
-            errors.append(p.start - s.start - given.shift)
-            certainties.append(p.within)
-            inside.append(p.start_low <= s.start + given.shift <= p.start_high)
+        for n, (p, s) in enumerate(zip(answer.phones, reference, strict=True)):
+            if n == 0:
+                continue
+            right, sides = s.start + given.shift, (reference[n - 1], s)
+            nearest = round(p.start / given.grid) * given.grid if given.grid else p.start
+            found.append(Found(
+                p.start - right, nearest - right, p.within, p.start_low <= right <= p.start_high,
+                any(x.label == aligner.silence for x in sides), any(x.end - x.start < SHORT for x in sides),
+            ))  # fmt: skip
         seconds += audio.duration
     spent = time.process_time() - began
-    coverage = round(100 * float(np.mean(inside)), 1)
-    report(
-        errors,
-        certainties,
-        interval_90_holds=coverage,
-        seconds=round(seconds),
-        times_real_time=round(seconds / spent, 1),
-    )
+    report_found(found, given.grid, times_real_time=round(seconds / spent, 1), seconds=round(seconds))
+    if given.kinds:
+        report_found([b for b in found if not b.beside_silence], given.grid, kind="between two phones")
+        report_found([b for b in found if b.beside_silence], given.grid, kind="beside silence")
+        report_found([b for b in found if b.beside_short], given.grid, kind="beside a segment of 30 ms or less")
+        report_found([b for b in found if not b.beside_short], given.grid, kind="beside longer segments")
+
+
+def report_found(found: Sequence[Found], grid: float, **more: object) -> None:
+    """The figures of some boundaries."""
+    coverage = round(100 * float(np.mean([b.inside for b in found])), 1)
+    if grid:
+        close = [abs(b.on_grid) <= 0.020 + 1e-6 for b in found]
+        more |= {"within_20_ms_on_grid": round(100 * float(np.mean(close)), 2)}
+    report([b.error for b in found], [b.certain for b in found], interval_90_holds=coverage, **more)
 
 
 def measure_refining(given: argparse.Namespace, aligner: PhoneAligner) -> None:
@@ -129,14 +157,14 @@ def measure_refining(given: argparse.Namespace, aligner: PhoneAligner) -> None:
     random = np.random.default_rng(5)
     before, after = [], []
     for audio, reference in sounds(given, aligner):
-        starts = np.array([s.start for s in reference])
-        moved = starts + np.r_[0.0, random.normal(0.0, given.spread, len(starts) - 1)]
-        moved = np.minimum(np.maximum.accumulate(moved), audio.duration - 0.001 * np.arange(len(starts), 0, -1))
+        right = np.array([0.0, *(s.start + given.shift for s in reference[1:])])
+        moved = right + np.r_[0.0, random.normal(0.0, given.spread, len(right) - 1)]
+        moved = np.minimum(np.maximum.accumulate(moved), audio.duration - 0.001 * np.arange(len(right), 0, -1))
         ends = [*moved[1:], audio.duration]
         noisy = [Segment(a, max(a, b), s.label) for a, b, s in zip(moved, ends, reference, strict=True)]
         answer = aligner.refine(audio, noisy, spread=given.spread, window=4 * given.spread)
-        before += (moved[1:] - starts[1:]).tolist()
-        after += [p.start - s.start - given.shift for p, s in list(zip(answer.phones, reference, strict=True))[1:]]
+        before += (moved[1:] - right[1:]).tolist()
+        after += (np.array([p.start for p in answer.phones]) - right)[1:].tolist()
     report(before, stage="given")
     report(after, stage="refined")
 
@@ -260,6 +288,8 @@ def main() -> None:
         one.add_argument("--skip", type=int, default=0)
         one.add_argument("--shift", type=float, default=0.0)
         one.add_argument("--spread", type=float, default=0.03)
+        one.add_argument("--grid", type=float, default=0.0, help="times of the reference are multiples of this (s)")
+        one.add_argument("--kinds", action="store_true", help="the figures of some kinds of boundaries too")
         one.add_argument("--temperature", type=float)
         one.add_argument("--bias", type=float, help="the model's, instead of the file's")
         if name == "calibrate":
