@@ -125,7 +125,7 @@ def partial_log_likelihood(potentials: Potentials, labels: Tensor) -> Tensor:
     others = torch.arange(potentials.labels, device=labels.device) != labels[:, None]
     known = unary.masked_fill(others & (labels >= 0)[:, None], -math.inf)
     total = log_partition(replace(potentials, unary=unary))
-    _check_possible(total.detach())
+    check_possible(total.detach())
     return log_partition(replace(potentials, unary=known)) - total
 
 
@@ -149,12 +149,13 @@ def marginals(potentials: Potentials, *, pairs: bool = False, triples: bool = Fa
     with torch.no_grad():
         want = Want(unary=True, edge=pairs, hyperedge=triples and potentials.order == 2)
         log_z, grads = log_z_and_gradients(potentials, want)
-    _check_possible(log_z)
+    check_possible(log_z)
     assert grads.unary is not None
     return Marginals(log_z.to(potentials.unary.dtype), grads.unary, grads.edge, grads.hyperedge)
 
 
-def _check_possible(log_z: Tensor) -> None:
+def check_possible(log_z: Tensor) -> None:
+    """Raise ValueError for a sequence whose log-potentials leave no label sequence possible."""
     if float(log_z.sum()) == -math.inf:
         sequence = int(log_z.isneginf().nonzero()[0])
         raise ValueError(f"no label sequence is possible: all log-potentials of packed sequence {sequence} end in -inf")
@@ -180,7 +181,7 @@ def _entropy(potentials: Potentials) -> Tensor:
     """log Z minus the expected score of one sequence; in float64, for both are large where their difference is small."""
     tables = potentials.tensors()
     log_z, expected = log_z_and_gradients(potentials, Want(*(table is not None for table in tables)))
-    _check_possible(log_z)
+    check_possible(log_z)
     value = log_z[0]
     for table, counts in zip(tables, expected, strict=True):
         if table is not None and counts is not None:  # a count of 0 adds nothing, even where the potential is -inf
@@ -299,7 +300,7 @@ def _value_and_gradients(
     log_z, grads = log_z_and_gradients(potentials, want, weight)
     if labels is None:
         return log_z, grads
-    _check_possible(log_z)
+    check_possible(log_z)
     packing, y = potentials.packing, potentials.labels
     minus = potentials.unary.new_full((packing.rows,), -1.0) if weight is None else -weight[packing.sequence]
     if grads.unary is not None:
