@@ -55,16 +55,19 @@ FESTIVAL = """(voice_ked_diphone)
 """
 
 
-def speak(text: str, voice: str, stem: Path, *, stretch: float = 1.0, faster: float = 1.0) -> None:
-    """One sentence: `stem`.wav, .lab, .txt. It lasts `stretch` times as long, with all frequencies times `faster`."""
+def speak(text: str, voice: str, stem: Path, *, stretch: float = 1.0, faster: float = 1.0, shift: float = 0.0) -> None:
+    """One sentence: `stem`.wav, .lab, .txt. It lasts `stretch` times as long, with all frequencies times `faster`.
+
+    `shift` (s) moves the boundaries between segments, not the start of the first nor the end of the last.
+    """
     wav = stem.with_suffix(".wav")
     if voice == "ked":
-        ends = stem.with_suffix(".segs")
-        script = FESTIVAL.format(stretch=stretch * faster, text=text.lower(), wav=wav, segments=ends)
+        printed_to = stem.with_suffix(".segs")
+        script = FESTIVAL.format(stretch=stretch * faster, text=text.lower(), wav=wav, segments=printed_to)
         subprocess.run(["festival", "--pipe"], input=script, capture_output=True, text=True, check=True)
-        rows = [line.split() for line in ends.read_text(encoding="utf-8").splitlines()]
+        rows = [line.split() for line in printed_to.read_text(encoding="utf-8").splitlines()]
         printed = " ".join(f"{r[2]}:{r[0]}" for r in rows if len(r) == 3)
-        ends.unlink()
+        printed_to.unlink()
     else:
         command = ["flite", "-voice", voice, "-psdur", "--setf", f"duration_stretch={stretch * faster:.2f}"]
         done = subprocess.run(
@@ -75,7 +78,14 @@ def speak(text: str, voice: str, stem: Path, *, stretch: float = 1.0, faster: fl
         samples, rate = soundfile.read(wav, dtype="float32")
         soundfile.write(wav, np.clip(resample(samples, round(rate * faster), RATE), -1.0, 1.0), RATE)
     found = [(a / faster, b / faster, y) for a, b, y in phones(printed)]
-    lines = [f"{round(a * 1e7)} {round(b * 1e7)} {y}\n" for a, b, y in found if b > a]
+    found = [(a, b, y) for a, b, y in found if b > a]
+    ends = [max(0.0, b + shift) for _, b, _ in found[:-1]] + [b for _, b, _ in found[-1:]]
+    starts = [0.0, *ends]
+    lines = [
+        f"{round(a * 1e7)} {round(b * 1e7)} {y}\n"
+        for a, b, (_, _, y) in zip(starts, ends, found, strict=False)
+        if b > a
+    ]
     stem.with_suffix(".lab").write_text("".join(lines), encoding="utf-8")
     stem.with_suffix(".txt").write_text(text + "\n", encoding="utf-8")
 
@@ -90,6 +100,9 @@ def main() -> None:
     parser.add_argument("--split")
     parser.add_argument("--words", type=int, default=5, help="fewest words of a sentence")
     parser.add_argument("--vary", action="store_true")
+    parser.add_argument(
+        "--shift", type=float, default=0.0, help="seconds added to the boundaries, as another aligner's lie"
+    )
     parser.add_argument("--seed", type=int, default=3)
     given = parser.parse_args()
     with given.sentences.open(encoding="utf-8") as file:
@@ -103,11 +116,11 @@ def main() -> None:
         voice = given.voices[n % len(given.voices)]
         stem = given.out / f"{voice}_{n:04d}"
         if not given.vary:
-            speak(texts[n], voice, stem)
+            speak(texts[n], voice, stem, shift=given.shift)
             continue
         text = draw.choice(texts) if draw.random() < 0.5 else " ".join(draw.choices(words, k=draw.randint(3, 6)))
         faster = draw.choice([1.0, 1.1, 1.2] if voice == "ked" else [1.0, 0.93, 1.08, 1.15, 1.22])
-        speak(text, voice, stem, stretch=round(draw.uniform(0.85, 1.3), 2), faster=faster)
+        speak(text, voice, stem, stretch=round(draw.uniform(0.85, 1.3), 2), faster=faster, shift=given.shift)
 
 
 if __name__ == "__main__":
