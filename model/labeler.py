@@ -148,6 +148,7 @@ class PhoneLabeler(SystemSelection):
         run_dir: Path | None = None,
         cache: Path | None = None,
         base: PhoneLabeler | None = None,
+        teacher: PhoneLabeler | None = None,
         corpus: str = "",
         command: str = "",
     ) -> PhoneLabeler:
@@ -162,6 +163,8 @@ class PhoneLabeler(SystemSelection):
             run_dir: folder for the checkpoint and the features.
             cache: folder for the features only.
             base: a model whose weights, or whose encoder's, are the start where they fit; `start_` says what came of it.
+            teacher: a model whose answers are learnt beside the labels (`training.teacher_weight`): it knows the corpus's
+                labels and reads the same inputs, and its normaliser is taken over.
             corpus, command: provenance for the model file.
 
         Raises:
@@ -196,8 +199,8 @@ class PhoneLabeler(SystemSelection):
             self.held_out_ = tuple(dev)
         self.problems_ = [(i.utterance, i.error) for i in (*items, *held_items) if i.error is not None]
         return self.fit_featurised(
-            items, held_items, progress=progress, stop=stop, run_dir=run_dir, base=base, corpus=corpus, command=command,
-            notices=notices,
+            items, held_items, progress=progress, stop=stop, run_dir=run_dir, base=base, teacher=teacher, corpus=corpus,
+            command=command, notices=notices,
         )  # fmt: skip
 
     def fit_featurised(
@@ -209,6 +212,7 @@ class PhoneLabeler(SystemSelection):
         stop: Callable[[], bool] | None = None,
         run_dir: Path | None = None,
         base: PhoneLabeler | None = None,
+        teacher: PhoneLabeler | None = None,
         corpus: str = "",
         command: str = "",
         notices: Sequence[Notice] = (),
@@ -230,6 +234,14 @@ class PhoneLabeler(SystemSelection):
         run.notices += notices
         if start is not None:
             run.base, run.base_name, run.base_version = start._model, start.title_, start.version_
+        if teacher is not None:
+            if base is not None:  # with the preset auto there is always one
+                raise SettingsError("expected a base or a teacher, got both", pointer="training/teacher")
+            run.teacher, run.teacher_name, run.teacher_version = (
+                teacher._require_model(),
+                teacher.title_,
+                teacher.version_,
+            )
         if not self._base_is_chosen:
             run.fit(items, dev, progress=progress, stop=stop, run_dir=run_dir)
         if as_is is not None and self._keep_base(as_is, run, dev, progress):

@@ -198,6 +198,8 @@ class TrainingSettings:
         warmup: epochs over which the learning rate first rises from zero.
         auxiliary: weight of a second loss, the cross entropy of a linear layer on the encoder, which is not stored.
         smoothing: label smoothing of that loss.
+        teacher_weight: share of the loss that compares the chain's distribution over label sequences with the teacher's, where
+            there is a teacher; the rest is the likelihood of the labels.
         augmentation: how training changes its input.
         keep: weights to keep at the end: those of the best epoch on the dev set, or of the last one.
         clip: largest norm of the gradient (0: no limit).
@@ -227,6 +229,7 @@ class TrainingSettings:
     warmup: float = 0.0
     auxiliary: float = 0.0
     smoothing: float = 0.0
+    teacher_weight: float = 0.5
     gaps: Literal["split", "sum"] = "split"
     base_step: Literal["scaled", "full"] = "scaled"
     precision: Precision = "float32"
@@ -239,6 +242,7 @@ class TrainingSettings:
         for name in ("l2", "ngram_l2", "clip", "warmup", "auxiliary"):
             _within(self, name, 0.0, 1e6)
         _within(self, "smoothing", 0.0, 0.9)
+        _within(self, "teacher_weight", 0.0, 1.0)
         _within(self, "held_out", 0.001, 0.9)
         for name, low, high in (
             ("batch", 1, 100_000),

@@ -119,6 +119,9 @@ def train(
     name: Annotated[str, typer.Option(help="Name of the new model.")],
     preset: Annotated[str, typer.Option(help="System to train; `phonechain presets` lists them.")] = "spn-lc-crf",
     base: Annotated[str | None, typer.Option(metavar="MODEL", help="The service's model to start from.")] = None,
+    teacher: Annotated[
+        str | None, typer.Option(metavar="MODEL", help="The service's model whose answers to learn beside the labels.")
+    ] = None,
     set_: Annotated[
         list[str] | None,
         typer.Option(
@@ -140,7 +143,9 @@ def train(
         changes[setting.removeprefix("training.")] = value
     with _client(url, key) as client:
         id = _corpus_id(client, corpus, tier=tier)
-        job = client.start(kind="train", corpus=id, name=name, preset=preset, base=base, training=changes or None)
+        job = client.start(
+            kind="train", corpus=id, name=name, preset=preset, base=base, teacher=teacher, training=changes or None
+        )
         _report_start(client, job, wait, as_json)
 
 

@@ -55,6 +55,14 @@ def train(
             "settings match.",
         ),
     ] = None,
+    teacher: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODEL",
+            help="Model whose answers to learn beside the labels (training.teacher_weight). It has the corpus's labels and "
+            "reads the same inputs; a small system comes closer to a large one.",
+        ),
+    ] = None,
     tier: options.Tier = None,
     layout: options.Layout = None,
     table: options.SpeakerTable = None,
@@ -130,6 +138,8 @@ def train(
         )  # fmt: skip
         if map_ is not None or fold or resume or run_dir is not None:
             raise SettingsError(f"--map, --fold, --resume and --run-dir: not available with the preset {SEGMENTAL}")
+        if teacher is not None:
+            raise SettingsError(f"--teacher: not available with the preset {SEGMENTAL}")
         if device not in ("auto", "cpu"):
             raise SettingsError(f"--device: the preset {SEGMENTAL} trains on the CPU alone, got {device}")
         train_aligner.train(request)
@@ -140,6 +150,8 @@ def train(
     mapping = common.read_map(map_)
     if fold and base is None:
         raise SettingsError("--fold: expected --base with the model whose spelling to use, got none")
+    if teacher is not None and (base is not None or preset == "auto"):
+        raise SettingsError("--teacher: not available with --base or the preset auto")
     start = common.load_model(base, device).trainable() if base is not None else None
     changes = [*(set_ or []), *_to_changes(epochs=epochs, seed=seed)]
     card = {"name": name if name is not None else out.stem, "licence": licence, "data": data, "limits": limits}
@@ -155,6 +167,7 @@ def train(
                 progress=_Report(bars).event,
                 run_dir=run,
                 base=start,
+                teacher=common.load_model(teacher, device) if teacher is not None else None,
                 corpus=corpus.resolve().name,
                 command=command,
             )

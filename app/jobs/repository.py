@@ -93,7 +93,7 @@ def _request_to_json(job: Job) -> dict[str, Any]:
     spec: Mapping[str, Any] = job.spec
     hidden = ("part", "parts", "total", "corpus_name")
     out = {k: v for k, v in spec.items() if k not in hidden and v not in (None, {}, [], "")}
-    for name in ("model", "base", "dictionary"):
+    for name in ("model", "base", "teacher", "dictionary"):
         if isinstance(out.get(name), dict):
             out[name] = {k: v for k, v in out[name].items() if k != "blob"}
     return out

@@ -160,10 +160,10 @@ def _align_spec(
 
 
 def _train_spec(asked: TrainJob, models: ModelCatalog, hold: Callable[[str], None]) -> dict[str, Any]:
-    spec = asked.model_dump(exclude={"corpus", "kind", "resources", "webhook", "base"})
-    if asked.base is not None:
-        from phonechain.model import presets, settings
+    spec = asked.model_dump(exclude={"corpus", "kind", "resources", "webhook", "base", "teacher"})
+    from phonechain.model import presets, settings
 
+    if asked.base is not None:
         base = models.resolve(asked.base, hold)
         stored = base.header().model
         spec["base"] = base.reference()
@@ -172,6 +172,14 @@ def _train_spec(asked: TrainJob, models: ModelCatalog, hold: Callable[[str], Non
         spec["preset"] = stored["preset"] if stored["preset"] in presets.preset_names() else asked.preset
         spec["model_settings"] = asked.model_settings or settings.to_dict(settings.stored_model(stored["model"]))
         spec["training"] = {**stored["training"], **(asked.training or {})}
+    if asked.teacher is not None:
+        if asked.base is not None or asked.preset == presets.AUTO:
+            raise InvalidRequest(
+                "expected a teacher without a base, and a preset other than auto",
+                pointer="teacher",
+                value=asked.teacher,
+            )
+        spec["teacher"] = models.resolve(asked.teacher, hold).reference()
     try:
         train.settings_of(spec)
     except SettingsError as error:

@@ -81,6 +81,8 @@ def run(workspace: Workspace, job: Job) -> None:
     read = contents.read_utterances(workspace, corpus, progress=report.counting("corpus"), problem=bad)
     blob = (spec.get("base") or {}).get("blob")
     base = execution.load_labeler(workspace, blob).trainable() if blob else None
+    learnt = (spec.get("teacher") or {}).get("blob")
+    teacher = execution.load_labeler(workspace, learnt) if learnt else None
     if spec.get("map"):
         read = respell(read, spec["map"])
     if base is not None and spec.get("fold"):
@@ -89,7 +91,7 @@ def run(workspace: Workspace, job: Job) -> None:
     utterances, dev = split_of(read, spec)
     labeler = _labeler(spec, base)
     try:
-        _fit(workspace, job, labeler, base, utterances, dev, report)
+        _fit(workspace, job, labeler, base, teacher, utterances, dev, report)
     except repository.Cancelled:
         _keep_partial(workspace, job, labeler)
         raise
@@ -172,6 +174,7 @@ def _fit(
     job: Job,
     labeler: PhoneLabeler,
     base: PhoneLabeler | None,
+    teacher: PhoneLabeler | None,
     utterances: list[Utterance],
     dev: list[Utterance] | None,
     report: ProgressReporter,
@@ -185,6 +188,7 @@ def _fit(
         stop=report.stop,
         run_dir=folder,
         base=base,
+        teacher=teacher,
         corpus=job.spec["corpus_name"],
         command=f"job {job.id}",
     )

@@ -57,6 +57,12 @@ class TrainJob(_JobOptions):
         "the corpus and the same settings of model and features; `start` in the result says what was used.",
         max_length=200,
     )
+    teacher: str | None = Field(
+        None,
+        description="A model whose answers are learnt beside the labels, with the share `teacher_weight` of `training`. It has the "
+        "corpus's labels and reads the same inputs. Not with `base`, nor with the preset `auto`.",
+        max_length=200,
+    )
     fold: bool = Field(
         False,
         description="With `base`: spell the corpus's labels as that model does, through the folding that fits best.",

@@ -135,7 +135,9 @@ def list_named(session: Session) -> set[str]:
 def _list_unfinished(session: Session) -> set[str]:
     """The models and dictionaries that jobs still need."""
     specs = session.scalars(select(Job.spec).where(Job.state.in_(UNFINISHED)))
-    return {(spec.get(use) or {}).get("blob", "") for spec in specs for use in ("model", "base", "dictionary")}
+    return {
+        (spec.get(use) or {}).get("blob", "") for spec in specs for use in ("model", "base", "teacher", "dictionary")
+    }
 
 
 def _remove(workspace: Workspace, digest: str, holder: str | None) -> bool:

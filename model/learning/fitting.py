@@ -22,6 +22,7 @@ from phonechain.model.learning.checkpoint import History
 from phonechain.model.learning.dataset import Dataset, dataset
 from phonechain.model.learning.extraction import Featurised
 from phonechain.model.learning.normaliser import Normaliser
+from phonechain.model.learning.objective import Teacher, check_teacher
 from phonechain.model.learning.temperature import fit_temperature
 from phonechain.model.learning.training import Progress, train
 from phonechain.model.learning.warm_start import (
@@ -43,8 +44,9 @@ class Run:
 
     Attributes:
         base, base_name, base_version: a model to start from.
+        teacher, teacher_name, teacher_version: a model to learn from; its labels, front end and normaliser are taken over.
         device: where it is computed.
-        start: what was taken from the base, in words.
+        start: what was taken from the base, or is learnt from a teacher, in words.
         model: set when training begins; trained and calibrated at the end.
         notices: what a person should know about the result.
     """
@@ -56,6 +58,9 @@ class Run:
     base: PhoneModel | None = None
     base_name: str = ""
     base_version: str = ""
+    teacher: PhoneModel | None = None
+    teacher_name: str = ""
+    teacher_version: str = ""
     start: str = ""
     device: torch.device = CPU
     model: PhoneModel | None = None
@@ -76,7 +81,7 @@ class Run:
 
         Raises:
             CorpusError: nothing to train on. TrainingError: see `train`.
-            SettingsError: gaps = "sum" with a locally normalised chain.
+            SettingsError: gaps = "sum" with a locally normalised chain; a base or a teacher that does not fit.
         """
         sum_gaps = self.training.gaps == "sum"
         if sum_gaps and self.settings.chain != "crf":
@@ -92,8 +97,17 @@ class Run:
             kind, self.start = choose_start(self.base, self.base_name, self.settings, self.features, labels)
             if progress is not None:
                 progress(Progress("start", 1, 1, "models", self.start))
+        teacher = None
+        if self.teacher is not None:
+            check_teacher(self.teacher, self.settings, self.features, labels)
+            teacher, labels = Teacher.of(self.teacher.on(self.device)), self.teacher.labels
+            self.start = f"learns from {self.teacher_name} ({100 * self.training.teacher_weight:g} % of the loss)"
+            if progress is not None:
+                progress(Progress("start", 1, 1, "models", self.start))
         good = [i.inputs for i in items if i.error is None and len(i.inputs)]
-        if kind == "none" or self.base is None:
+        if self.teacher is not None:
+            normaliser = replace(self.teacher.normaliser, normalise=self.settings.normalise)
+        elif kind == "none" or self.base is None:
             normaliser = Normaliser.fit_inputs(good, self.features, normalise=self.settings.normalise)
         else:
             normaliser = self.base.normaliser
@@ -121,7 +135,8 @@ class Run:
         training = scale_step(self.training, labelled) if warm else self.training
         self.history = train(
             network, data, held, training, progress=progress, stop=stop, run_dir=run_dir,
-            fingerprint=fingerprint(self.settings, labels, data, held) + self.base_version, warm=warm,
+            fingerprint=fingerprint(self.settings, labels, data, held) + self.base_version + self.teacher_version, warm=warm,
+            teacher=teacher,
         )  # fmt: skip
         if (kept := self._base_notice(len(held.y))) is not None:
             self._tell(kept, progress)

@@ -17,11 +17,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.nn import functional
 
 from phonechain.features.errors import TrainingError
 from phonechain.model.device import make_generator, try_batches, try_halves
-from phonechain.model.encoders.recurrent import drop, reset_linear
 from phonechain.model.learning.checkpoint import (
     CHECKPOINT,
     History,
@@ -29,14 +27,12 @@ from phonechain.model.learning.checkpoint import (
     resume,
     write_checkpoint,
 )
-from phonechain.model.learning.dataset import Batch, Dataset
+from phonechain.model.learning.dataset import Dataset
+from phonechain.model.learning.objective import Objective, Teacher, add_auxiliary
 from phonechain.model.networks.base import SequenceNetwork
 from phonechain.model.settings import TrainingSettings, to_dict
 
 __all__ = ["CHECKPOINT", "History", "Progress", "dev_error", "train"]
-
-AUXILIARY_DROPOUT = 0.4
-"""Dropout of the encoder's output before the auxiliary loss."""
 
 
 @dataclass(frozen=True)
@@ -62,12 +58,14 @@ def train(
     run_dir: Path | None = None,
     fingerprint: str = "",
     warm: bool = False,
+    teacher: Teacher | None = None,
 ) -> History:
     """Fit `model` in place; it ends with the weights of the epoch that was best on `dev`, or of the last one.
 
     Args:
         warm: whether the model's initial weights are usable already: they are then scored as epoch 0, and the run never ends
             with weights that are worse on `dev`, whatever `keep` says.
+        teacher: a model of the same labels that reads the same inputs, whose answers are learnt too; a CRF learns from a CRF.
         stop: called before every batch; True ends the run with the result of the finished epochs.
         run_dir: folder of the checkpoint, which is written after each epoch, and read if it exists.
         fingerprint: of data and model; a checkpoint with another one is refused.
@@ -80,9 +78,10 @@ def train(
     if not len(data) or not len(dev):
         raise TrainingError(f"expected labelled segments to train and to check on, got {len(data.y)} and {len(dev.y)}")
     if settings.auxiliary:
-        _add_auxiliary(model, settings)
+        add_auxiliary(model, settings)
     optimizer = _make_optimizer(model, settings)
     rates = [group["lr"] for group in optimizer.param_groups]
+    objective = Objective(model, settings, teacher)
     history, best = History(), copy_weights(model)
     identity = json.dumps({"training": to_dict(settings), "of": fingerprint}, sort_keys=True)
     if run_dir is not None and (run_dir / CHECKPOINT).exists():
@@ -94,7 +93,7 @@ def train(
         if _out_of_patience(history, settings):
             break
         began = time.perf_counter()
-        loss = _run_epoch(model, data, settings, optimizer, rates, epoch, progress, stop)
+        loss = _run_epoch(objective, data, optimizer, rates, epoch, progress, stop)
         if loss is None:
             history.stopped = "asked"
             break
@@ -121,9 +120,8 @@ def train(
 
 
 def _run_epoch(
-    model: SequenceNetwork,
+    objective: Objective,
     data: Dataset,
-    settings: TrainingSettings,
     optimizer: torch.optim.Optimizer,
     rates: list[float],
     epoch: int,
@@ -131,6 +129,7 @@ def _run_epoch(
     stop: Callable[[], bool] | None,
 ) -> float | None:
     """One pass over the data: the mean loss per segment; None if `stop` ended it. Raises TrainingError."""
+    model, settings = objective.model, objective.settings
     device = model.device
     random = np.random.default_rng([settings.seed, epoch])
     plan = data.plan(settings.batch, settings.segments, settings.updates, random)
@@ -141,7 +140,7 @@ def _run_epoch(
         if stop is not None and stop():
             return None
         _set_rates(optimizer, rates, settings, epoch - 1 + n / len(plan), 1 / len(plan))
-        value, labelled = _compute_gradients(model, data, chosen, settings, random)
+        value, labelled = _compute_gradients(objective, data, chosen, random)
         if not math.isfinite(value):
             raise TrainingError(
                 f"expected a finite loss, got {value} in epoch {epoch}: try a learning rate under {settings.learning_rate:g}",
@@ -159,10 +158,9 @@ def _run_epoch(
 
 
 def _compute_gradients(
-    model: SequenceNetwork,
+    objective: Objective,
     data: Dataset,
     chosen: NDArray[np.int64],
-    settings: TrainingSettings,
     random: np.random.Generator,
     share: float = 1.0,
 ) -> tuple[float, int]:
@@ -172,14 +170,12 @@ def _compute_gradients(
     draw anew. Raises TrainingError where it does not suffice for one sequence.
     """
 
+    model = objective.model
+
     def whole() -> tuple[float, int]:
         model.zero_grad(set_to_none=True)
         batch = data.batch(chosen, model.device, random)
-        model.compute_in(settings.precision)
-        try:
-            loss, value = _compute_loss(model, batch, settings)
-        finally:
-            model.compute_in("float32")  # the dev error is that of answers as they will be given
+        loss, value = objective(batch)
         if math.isfinite(value):
             (loss if share == 1.0 else loss * share).backward()
         return value, data.count_labelled(chosen)
@@ -193,7 +189,7 @@ def _compute_gradients(
         sums: list[Tensor | None] = [None] * len(list(model.parameters()))
         for part in parts:
             of_all = data.count_labelled(part) / total
-            value += of_all * _compute_gradients(model, data, part, settings, random, share * of_all)[0]
+            value += of_all * _compute_gradients(objective, data, part, random, share * of_all)[0]
             for n, parameter in enumerate(model.parameters()):
                 own, known = parameter.grad, sums[n]
                 sums[n] = own if known is None else known if own is None else known + own
@@ -202,26 +198,6 @@ def _compute_gradients(
         return value, total
 
     return try_halves(whole, halves, model.device)
-
-
-def _compute_loss(model: SequenceNetwork, batch: Batch, settings: TrainingSettings) -> tuple[Tensor, float]:
-    """The loss to minimise, and the chain's part of it: the negative log-likelihood per segment."""
-    h = model.encode(batch.x, batch.packing, batch.frames)
-    loss = model.loss(h, batch.y, batch.packing)
-    value = float(loss.detach())
-    if model.auxiliary is not None:
-        scores = model.auxiliary(drop(h, AUXILIARY_DROPOUT, True, model.noise))
-        loss = loss + settings.auxiliary * functional.cross_entropy(
-            scores, batch.y, label_smoothing=settings.smoothing, ignore_index=-1
-        )
-    return loss, value
-
-
-def _add_auxiliary(model: SequenceNetwork, settings: TrainingSettings) -> None:
-    """The layer of the auxiliary loss, part of the model while it is trained."""
-    model.auxiliary = nn.Linear(model.encoder.width, model.labels)
-    reset_linear(model.auxiliary, torch.Generator().manual_seed(settings.seed))
-    model.auxiliary.to(model.device)
 
 
 def dev_error(model: SequenceNetwork, dev: Dataset, *, batch: int = 64) -> tuple[float, float]:

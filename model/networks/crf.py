@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from phonechain.model.chain import inference as chain
+from phonechain.model.chain.counts import cross_entropy, expected_counts
 from phonechain.model.chain.packing import Packing
 from phonechain.model.chain.search import viterbi_in_windows
 from phonechain.model.chain.spans import span_log_probabilities
@@ -160,7 +161,26 @@ class ConditionalRandomField(FactorModel):
 
         Segments labelled -1 are gaps: their labels are summed out.
         """
-        return -_likelihood(self.potentials(h, packing), labels).sum() / (labels >= 0).sum().clamp_min(1)
+        return _loss(self.potentials(h, packing), labels)
+
+    def distillation_loss(
+        self, h: Tensor, labels: Tensor, packing: Packing, teacher: chain.Potentials, weight: float
+    ) -> tuple[Tensor, Tensor]:
+        """The same mixed with the cross entropy to another chain's distribution over label sequences; and its posteriors [N, Y].
+
+        The cross entropy is a mean over all segments, of which gaps are some: the teacher has an answer for them too.
+
+        Args:
+            teacher: log-potentials of the same rows and labels.
+            weight: share of the cross entropy, above 0.
+        """
+        potentials = self.potentials(h, packing)
+        counts = expected_counts(teacher, potentials)
+        assert counts.unary is not None
+        loss = weight / packing.rows * cross_entropy(potentials, counts)
+        if weight < 1.0:
+            loss = loss + (1.0 - weight) * _loss(potentials, labels)
+        return loss, counts.unary
 
     def posteriors(self, h: Tensor, packing: Packing, *, temperature: float = 1.0) -> Tensor:
         """[N, Y] p(y_t | x), the whole chain at `temperature`.
@@ -262,6 +282,10 @@ class ConditionalRandomField(FactorModel):
 
     def _exact_potentials(self, h: Tensor, packing: Packing, temperature: float) -> chain.Potentials:
         return self.potentials(h, packing).to(torch.float64).scale(1.0 / temperature)
+
+
+def _loss(potentials: chain.Potentials, labels: Tensor) -> Tensor:
+    return -_likelihood(potentials, labels).sum() / (labels >= 0).sum().clamp_min(1)
 
 
 def _likelihood(potentials: chain.Potentials, labels: Tensor) -> Tensor:

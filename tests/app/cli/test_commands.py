@@ -158,6 +158,15 @@ def test_the_name_of_the_file_chooses_the_format(name: str, tmp_path: Path) -> N
         (["train", str(ROOT / "docs"), "--set", "batch=many"], "many"),
         (["train", str(ROOT / "docs"), "--out", "/nowhere/at/all.safetensors"], "/nowhere/at"),
         (["train", str(ROOT / "docs"), "--resume"], "does not exist"),
+        (
+            ["train", str(ROOT / "docs"), "--teacher", "default", "--base", "default"],
+            "--teacher: not available with --base",
+        ),
+        (["train", str(ROOT / "docs"), "--teacher", "default", "--preset", "auto"], "or the preset auto"),
+        (
+            ["train", str(ROOT / "docs"), "--teacher", "default", "--preset", "spn-semi-crf"],
+            "--teacher: not available with the",
+        ),
         (["evaluate", "default", "nowhere"], "nowhere"),
         (["evaluate", "default", str(ROOT / "docs"), "--decode", "guess"], "viterbi"),
         (["label", AUDIO, SEGMENTS, "-m", "english-alignment"], "labels given segments, got"),
@@ -347,6 +356,33 @@ def test_a_kept_run_folder_and_the_same_seed_give_the_same_model(tmp_path: Path)
             versions.append({key: stored.get_tensor(key) for key in stored.keys()})  # noqa: SIM118
     assert versions[0].keys() == versions[1].keys()
     assert all((versions[0][key] == versions[1][key]).all() for key in versions[0])
+
+
+def test_train_learns_from_a_teacher(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    corpus = _corpus(tmp_path, 4)
+    teacher, student = tmp_path / "teacher.safetensors", tmp_path / "student.safetensors"
+    assert main(["train", str(corpus), "--out", str(teacher), "--epochs", "2", "--preset", "spn-lc-crf"]) == 0
+    command = [
+        "train",
+        str(corpus),
+        "--out",
+        str(student),
+        "--epochs",
+        "2",
+        "--preset",
+        "lc-crf",
+        "--teacher",
+        str(teacher),
+    ]
+    assert main([*command, "--set", "training.teacher_weight=0.8"]) == 0
+    assert "learns from teacher@" in (err := capfd.readouterr().err)
+    assert "(80 % of the loss)" in err
+    assert main(["models", str(student), "--json"]) == 0
+    assert "--teacher" in json.loads(capfd.readouterr().out)["command"]
+    for lab in corpus.glob("*.lab"):
+        lab.write_text(lab.read_text().replace(" N\n", " ny\n"))
+    assert main(command) == 2
+    assert "labels that the teacher has, got 1 of" in capfd.readouterr().err
 
 
 def test_train_goes_on_from_a_model(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -356,6 +356,17 @@ def test_a_job_that_ended_can_be_forgotten(service: Client, corpus: dict[str, An
     refusal(service.get(f"/jobs/{job['id']}"), 404, "job-unknown")
 
 
+def test_a_teacher_is_learnt_from(service: Client, corpus: dict[str, Any]) -> None:
+    asked = {"kind": "train", "corpus": corpus["id"], "name": "pupil", "preset": "lc-crf", "teacher": "default"}
+    job = started(service, **asked, training={"epochs": 1, "batch": 4, "teacher_weight": 0.9})
+    assert set(job["request"]["teacher"]) == {"name", "version"}
+    assert re.fullmatch(r"learns from tiny@\w+ \(90 % of the loss\)", wait_for_end(service, job)["result"]["start"])
+    for other in ({"base": "default"}, {"preset": "auto"}):
+        problem = refusal(service.post("/jobs", json={**asked, **other}), 422, "request-invalid")
+        assert "a teacher without a base" in problem["detail"]
+    refusal(service.post("/jobs", json={**asked, "teacher": "nobody"}), 404, "model-unknown")
+
+
 def test_base_gives_its_settings_and_its_weights(service: Client, corpus: dict[str, Any]) -> None:
     job = started(service, kind="train", corpus=corpus["id"], name="again", base="default", training={"epochs": 1})
     assert job["request"]["training"]["batch"] == 4  # of the tiny model
