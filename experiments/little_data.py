@@ -3,8 +3,8 @@
 Of a corpus of one speaker the last 100 recordings are the test; training takes the first minutes of the others. Of a corpus
 of many speakers the ten of the split `test` who speak most are the material, all others of that split the test: none of them
 has been heard by the shipped model that `auto` may go on from. Nothing is chosen by the test set. `--files` joins the same
-material into so many recordings. Finished cells are kept in `runs/little-data.jsonl` and not computed again; the section of
-RESULTS.md is written from all of them.
+material into so many recordings, or cuts it into so many at its pauses. Finished cells are kept in `runs/little-data.jsonl` and
+not computed again; the section of RESULTS.md is written from all of them.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from experiments import report
 from experiments.cells import commit
 from phonechain.features import corpora
 from phonechain.features.audio.utterances import decode_utterance
+from phonechain.features.phones.notation import nonspeech
 from phonechain.features.segment_checks import prepare
 from phonechain.features.segments import Segment, Utterance
 from phonechain.model import pretrained_path
@@ -93,6 +94,35 @@ def join(utterances: Sequence[Utterance], files: int, folder: Path) -> list[Utte
         speakers = {utterances[index].speaker for index in group}
         made.append(Utterance(path.stem, path, segments, speakers.pop() if len(speakers) == 1 else None))
     return made
+
+
+def split(utterances: Sequence[Utterance], files: int, folder: Path) -> list[Utterance]:
+    """The same speech in so many recordings: the longest is cut before the pause nearest its middle, again and again."""
+    parts = [(u, 0, len(u.segments)) for u in utterances]
+    while len(parts) < files:
+        longest = max(range(len(parts)), key=lambda n: parts[n][2] - parts[n][1])
+        u, begin, end = parts[longest]
+        pauses = [n for n in range(begin + 1, end) if nonspeech(u.segments[n].label or "") == "silence"]
+        at = min(pauses or range(begin + 1, end), key=lambda n: abs(2 * n - begin - end))
+        parts[longest : longest + 1] = [(u, begin, at), (u, at, end)]
+    made = []
+    for n, (u, begin, end) in enumerate(parts):
+        audio = decode_utterance(u, rate=RATE)
+        segments = u.segments[begin:end]
+        first = 0.0 if begin == 0 else segments[0].start
+        last = audio.duration if end == len(u.segments) else segments[-1].end
+        path = folder / f"{n:03d}.wav"
+        soundfile.write(path, audio.samples[round(first * RATE) : round(last * RATE)], RATE, subtype="PCM_16")
+        moved = [Segment(s.start - first, s.end - first, s.label) for s in segments]
+        made.append(Utterance(path.stem, path, moved, u.speaker))
+    return made
+
+
+def regroup(utterances: list[Utterance], files: int, folder: Path) -> list[Utterance]:
+    """The same speech in so many recordings, kept in `folder`; 0: as it is."""
+    if files in (0, len(utterances)):
+        return utterances
+    return (join if files < len(utterances) else split)(utterances, files, folder)
 
 
 def labeler(system: str, base: PhoneLabeler, seed: int) -> tuple[PhoneLabeler, PhoneLabeler | None]:
@@ -164,7 +194,7 @@ def main(given: list[str] | None = None) -> int:
     parser.add_argument("--systems", nargs="+", default=SYSTEMS, choices=SYSTEMS)
     parser.add_argument("--seeds", type=int, nargs="+", default=[1])
     parser.add_argument(
-        "--files", type=int, nargs="+", default=[0], help="Join the material into so many; 0: as it is."
+        "--files", type=int, nargs="+", default=[0], help="Join or cut the material into so many; 0: as it is."
     )
     parser.add_argument("--runs", type=Path, default=Path(__file__).parent / "runs")
     parser.add_argument("--results", type=Path, default=Path(__file__).parent / "RESULTS.md")
@@ -177,7 +207,7 @@ def main(given: list[str] | None = None) -> int:
         chosen = first_minutes(material, minutes)
         for files in options.files:
             with TemporaryDirectory() as folder:
-                utterances = join(chosen, files, Path(folder)) if files and files < len(chosen) else chosen
+                utterances = regroup(chosen, files, Path(folder))
                 for system in options.systems:
                     for seed in options.seeds:
                         facts = {
