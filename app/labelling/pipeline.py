@@ -236,7 +236,7 @@ def compare_labels(
     """
     comparison = known.compare([s.label for s in segments])
     found = sum(comparison.known.values())
-    if 2 * found >= sum(1 for s in segments if s.label) or not looks_like_words(segments):
+    if 2 * found >= sum(1 for s in segments if s.label) or not looks_like_words(segments, tier.name):
         return comparison, comparison.notices()
     others = [t for t in annotation.interval_tiers() if t is not tier and _may_be_phones(t)]
     labels = ", ".join(excerpt(label) for label in list(comparison.unknown)[:3])
@@ -255,7 +255,7 @@ def compare_labels(
 def _may_be_phones(tier: Tier) -> bool:
     """Whether a tier has labelled intervals that do not look like words."""
     segments = notation.tier_segments(tier)
-    return any(s.label for s in segments) and not looks_like_words(segments)
+    return any(s.label for s in segments) and not looks_like_words(segments, tier.name)
 
 
 def _collect_skipped(

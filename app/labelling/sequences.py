@@ -20,7 +20,7 @@ from phonechain.features import annotation as notation
 from phonechain.features.annotation import Annotation, Tier
 from phonechain.features.annotation.base import is_derived, nfc
 from phonechain.features.errors import NoSegments
-from phonechain.features.phones.words import looks_like_words
+from phonechain.features.phones.words import NAMED, looks_like_words
 from phonechain.features.segments import Segment
 from phonechain.model.sequences import answer_sequence, hidden_states
 
@@ -37,7 +37,6 @@ MOST_PLACES = 10_000
 
 _KINDS = {"", "phones", "phone", "phonetic", "mau", "segments", "words", "word", "orthography", "orth", "ort"}
 """What names of tiers hold beside the speaker's."""
-_WORDS = re.compile(r"(?:^|\W)(?:words?|orthography|ort|orth)(?:$|\W)", re.IGNORECASE)
 
 
 def describe(
@@ -178,7 +177,7 @@ def find_word_tier(annotation: Annotation, phones: Tier) -> Tier | None:
         for t in annotation.tiers
         if t is not phones and t.kind == "interval" and not is_derived(t.name) and t.labelled()
     ]
-    named = [t for t in others if _WORDS.search(nfc(t.name))]
+    named = [t for t in others if NAMED.search(nfc(t.name))]
     fitting = [t for t in named if not speaker or _speaker_words(t) in (speaker, set())]
     fitting.sort(key=lambda t: _speaker_words(t) != speaker)
     if fitting or named:

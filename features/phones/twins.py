@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from phonechain.features.errors import Notice
-from phonechain.features.phones import notation
+from phonechain.features.phones import notation, readings, sets
+
+RARE = 0.1
+"""Most occurrences of one label per occurrence of the other for a difference in case to be a slip."""
 
 _KINDS = (
     ("invisible characters, or other Unicode for the same letters", notation.visible),
     ("characters that look alike", notation.plain),
-    ("upper and lower case", lambda label: notation.plain(label).casefold()),
 )
 
 
@@ -33,8 +35,9 @@ def twins(labels: Mapping[str, int]) -> list[Twins]:
     """The groups of labels that look like spellings of one another.
 
     Each label is in one group, by the smallest difference: Unicode, look-alikes (`g` and `ɡ`, `k'` and `kʼ`, tied affricates),
-    then case. Labels that differ in case are reported only if one of the two is rare beside the other (a tenth): in X-SAMPA
-    and many practical spellings `s` and `S` are different sounds.
+    then case. In ARPAbet labels that differ in case are always reported, with or without stress (`ih` and `IH1`); labels that
+    differ in stress alone never are. Elsewhere only if one of the two is rare beside the other (a tenth): in X-SAMPA and many
+    practical spellings `s` and `S` are different sounds.
 
     Args:
         labels: how often each occurs.
@@ -42,19 +45,47 @@ def twins(labels: Mapping[str, int]) -> list[Twins]:
     found: list[Twins] = []
     told: set[str] = set()
     for difference, fold in _KINDS:
-        groups: dict[str, list[str]] = {}
-        for label in labels:
-            groups.setdefault(fold(label), []).append(label)
-        for members in groups.values():
-            fresh = [label for label in members if label not in told]
-            if len(members) < 2 or not fresh:
-                continue
-            counts = dict(sorted(((m, labels[m]) for m in members), key=lambda item: (-item[1], item[0])))
-            if fold is _KINDS[-1][1] and 10 * min(counts.values()) > max(counts.values()):
-                continue
-            told.update(members)
-            found.append(Twins(counts, difference))
+        for members in _groups(labels, fold):
+            if not told.issuperset(members):
+                told.update(members)
+                found.append(Twins(members, difference))
+    arpabet = _is_arpabet(labels)
+    for members in _groups(labels, _bare_caseless if arpabet else _caseless):
+        cases = {notation.without_stress(notation.plain(label)) if arpabet else label for label in members}
+        if told.issuperset(members) or len(cases) < 2:
+            continue
+        if not arpabet and min(members.values()) > RARE * max(members.values()):
+            continue
+        stress = arpabet and len(set(map(_caseless, members))) > 1
+        found.append(Twins(members, "upper and lower case" + (", and in stress" if stress else "")))
     return found
+
+
+def _groups(labels: Mapping[str, int], fold: Callable[[str], str]) -> list[dict[str, int]]:
+    """Labels that fold to the same text, where there are several, with their counts, the most frequent first."""
+    groups: dict[str, list[str]] = {}
+    for label in labels:
+        groups.setdefault(fold(label), []).append(label)
+    several = (members for members in groups.values() if len(members) > 1)
+    return [dict(sorted(((m, labels[m]) for m in members), key=lambda item: (-item[1], item[0]))) for members in several]
+
+
+def _caseless(label: str) -> str:
+    return notation.plain(label).casefold()
+
+
+def _bare_caseless(label: str) -> str:
+    return notation.without_stress(notation.plain(label)).casefold()
+
+
+def _is_arpabet(labels: Mapping[str, int]) -> bool:
+    """Whether the labels are ARPAbet in any case: vowels with a stress digit, or nearly all of them phones of it, one with two letters."""
+    spoken = [label.upper() for label in labels if notation.nonspeech(label) is None and len(label) <= notation.LONGEST]
+    stressed = sets.load("arpabet-stress")
+    if any(label in stressed and label != notation.without_stress(label) for label in spoken):
+        return True
+    phones = [label for label in spoken if label in sets.load("arpabet")]
+    return any(len(label) > 1 for label in phones) and len(phones) >= readings.ENOUGH * len(spoken)
 
 
 def _with_code_points(label: str) -> str:

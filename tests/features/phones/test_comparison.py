@@ -209,6 +209,27 @@ def test_words_are_told_from_phones(labels: str, seconds: float, expected: bool)
     assert words.looks_like_words(tier(labels, seconds)) is expected
 
 
+@pytest.mark.parametrize(
+    ("name", "labels", "expected"),
+    [
+        ("words", "being in", True),
+        ("A - Words", "comparatively", True),
+        ("ORT-MAU", "being in", True),
+        ("cues", "being in", True),
+        ("swords", "being in", False),
+        ("words", "IH N B IY IH NG", False),
+        ("words", "sil", False),
+        ("words", "", False),
+    ],
+)
+def test_a_name_tells_where_there_are_few(name: str, labels: str, expected: bool) -> None:
+    assert words.looks_like_words(tier(labels, 0.08), name) is expected
+
+
+def test_a_label_of_several_words_is_no_phone() -> None:
+    assert words.looks_like_words([Segment(0.0, 1.0, "in being"), Segment(1.0, 1.5, "sil")])
+
+
 def test_twins() -> None:
     found = twins.twins(
         {"g": 90, "ɡ": 4, "k'": 3, "kʼ": 2, "e\u0303": 5, "ẽ": 1, "a\u200b": 1, "a": 70, "IH": 40, "ih": 2}
@@ -227,3 +248,24 @@ def test_twins() -> None:
 
 def test_labels_that_are_no_twins() -> None:
     assert twins.twins({"s": 50, "S": 40, "t": 3, "tʰ": 5, "a": 1, "aː": 1}) == []
+    assert twins.twins({"s": 50, "S": 40, "t": 3}) == []
+
+
+def test_in_arpabet_case_is_no_difference_and_stress_alone_no_slip() -> None:
+    assert twins.twins({"AH0": 40, "AH1": 9, "AH2": 1, "IH1": 5, "IH": 5, "N": 20, "sil": 3}) == []
+    found = twins.twins({"IH1": 30, "ih": 20, "N": 20, "n": 15, "AH0": 4, "AH1": 4, "ER0": 3, "er0": 3, "B": 1})
+    assert [(set(t.labels), t.difference) for t in found] == [
+        ({"IH1", "ih"}, "upper and lower case, and in stress"),
+        ({"N", "n"}, "upper and lower case"),
+        ({"ER0", "er0"}, "upper and lower case"),
+    ]
+    assert [set(t.labels) for t in twins.twins({"ih": 20, "IH": 20, "s": 9, "S": 9, "N": 3})] == [
+        {"ih", "IH"},
+        {"s", "S"},
+    ]
+
+
+def test_an_alike_spelling_is_told_once() -> None:
+    found = twins.twins({"IH1": 3, "ih": 2, "IH1\u200b": 1})
+    assert [t.difference[:9] for t in found] == ["invisible", "upper and"]
+    assert set(found[1].labels) == {"IH1", "ih", "IH1\u200b"}
