@@ -23,7 +23,7 @@ from phonechain.model.learning.normaliser import Mode, Normaliser
 from phonechain.model.learning.temperature import describe
 from phonechain.model.networks.base import SequenceNetwork
 from phonechain.model.phone_model import Decoding, PhoneModel
-from phonechain.model.sequences import SequenceAnswer
+from phonechain.model.sequences import SequenceAnswer, find_spans
 
 Array = NDArray[np.float32]
 
@@ -187,16 +187,48 @@ class FittedLabeler:
     def label_sequence(self, audio: Audio, segments: Sequence[Segment], *, n_best: int = 5) -> SequenceAnswer:
         """The labels of one recording as a sequence: its probability, the n most probable sequences, and the entropy.
 
+        Given labels are compared through the folding that fits them; one that means several of the model's counts as missing.
+
         Raises:
             CorpusError: no segments.
         """
-        model = self._require_model()
+        found = self.label_set_.compare([s.label for s in segments])
+        given = [-1] * len(segments)
+        for n, s in enumerate(segments):
+            members = found.classes[found.targets[s.label]] if s.label is not None and s.label in found.targets else ()
+            given[n] = members[0] if len(members) == 1 else -1
+        item, mode = self._sequence_inputs(audio, segments), self.normalisation(None)
+        return self._require_model().label_sequence(item, n_best=n_best, given=given, mode=mode)
+
+    def word_confidences(
+        self, audio: Audio, segments: Sequence[Segment], words: Sequence[Segment]
+    ) -> list[float | None]:
+        """For each word the probability that all answered labels in it are right; None where no segment lies in it.
+
+        Raises:
+            CorpusError: no segments. SettingsError: a chain that cannot say it (MEMM).
+        """
+        item, spans = self._sequence_inputs(audio, segments), find_spans(segments, words)
+        confidences = iter(
+            self._require_model().span_probabilities(
+                item, [(a, b) for a, b in spans if a < b], self.normalisation(None)
+            )
+        )
+        return [next(confidences) if a < b else None for a, b in spans]
+
+    def hidden_states(self, audio: Audio, segments: Sequence[Segment]) -> list[list[NDArray[np.float32]]]:
+        """Posteriors of the hidden variables of each factor, given the answered labels (see model.sequences.hidden_states).
+
+        Raises:
+            CorpusError: no segments. SettingsError: a chain that has no such posteriors (MEMM).
+        """
+        return self._require_model().hidden_states(self._sequence_inputs(audio, segments), self.normalisation(None))
+
+    def _sequence_inputs(self, audio: Audio, segments: Sequence[Segment]) -> Inputs:
+        self._require_model()
         if not segments:
             raise CorpusError("expected at least one segment, got none")
-        index = {label: n for n, label in enumerate(self.labels_)}
-        given = [-1 if s.label is None else index.get(s.label, -1) for s in segments]
-        item = extract_inputs(audio, list(segments), self.features_)
-        return model.label_sequence(item, n_best=n_best, given=given, mode=self.normalisation(None))
+        return extract_inputs(audio, list(segments), self.features_)
 
     def normalisation(self, normalise: str | None = None, *, known_speakers: bool = False) -> Mode:
         """The normalisation to use for `normalise`: "model", "recording" or "speaker".

@@ -244,7 +244,9 @@ class PhoneLabeler(SystemSelection):
             )
         if not self._base_is_chosen:
             run.fit(items, dev, progress=progress, stop=stop, run_dir=run_dir)
-        if as_is is not None and self._keep_base(as_is, run, dev, progress):
+        if as_is is not None:
+            run.notices += as_is.notices()
+        if as_is is not None and not as_is.obstacle and self._keep_base(as_is, run, dev, progress):
             run.notices[:0] = notices
             corpus = self._take_card(base)
         self._adopt(run, Provenance.now(command=command, seed=settings.training.seed, corpus=corpus))

@@ -22,7 +22,7 @@ from phonechain.model.device import note_out_of_memory
 from phonechain.model.encoders.frames import FrameBatch, FrameRows, LongFrames
 from phonechain.model.learning.normaliser import Mode, Normaliser
 from phonechain.model.networks.base import SequenceNetwork
-from phonechain.model.sequences import SequenceAnswer, answer_sequence
+from phonechain.model.sequences import SequenceAnswer, answer_sequence, hidden_states
 from phonechain.model.settings import ModelSettings
 from phonechain.model.support import evidence
 
@@ -219,6 +219,25 @@ class PhoneModel:
         return answer_sequence(
             self.network, self.labels, h, temperature=self.temperature, n_best=n_best, given=given
         )  # fmt: skip
+
+    def span_probabilities(self, item: Inputs, spans: Sequence[tuple[int, int]], mode: Mode = "model") -> list[float]:
+        """The probability that all answered labels of one utterance from a to before b are right, for each span (a, b)."""
+        h, answered = self._answer_one(item, mode)
+        found = self.network.span_log_probabilities(h, answered, spans, temperature=self.temperature)
+        return found.exp().tolist()
+
+    def hidden_states(self, item: Inputs, mode: Mode = "model") -> list[list[NDArray[np.float32]]]:
+        """Posteriors of the hidden variables of one utterance, given its answered labels (see sequences.hidden_states)."""
+        h, answered = self._answer_one(item, mode)
+        return hidden_states(self.network, h, answered.tolist(), temperature=self.temperature)
+
+    def _answer_one(self, item: Inputs, mode: Mode) -> tuple[Tensor, Tensor]:
+        """What the factors see of one utterance [T, E], and its answered labels [T]."""
+        _, packing, h = self._encode([item], [0], mode)
+        with torch.inference_mode():
+            if self.network.decoding == "viterbi":
+                return h, self.network.decode(h, packing)
+            return h, self.network.posteriors(h, packing, temperature=self.temperature).argmax(1)
 
     def encode_parts(
         self, items: Sequence[Inputs], *, beside: Sequence[Inputs] = (), mode: Mode = "model"

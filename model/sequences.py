@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from phonechain.features.segments import Segment
 from phonechain.model.chain.packing import Packing
 from phonechain.model.networks.base import SequenceNetwork
 
@@ -122,6 +123,18 @@ def hidden_states(
             [(t[rows, own] / label.view(-1, *[1] * (t.dim() - 2)).clamp_min(_TINY)).cpu().numpy() for t in layers]
             for layers in tables
         ]
+
+
+def find_spans(segments: Sequence[Segment], words: Sequence[Segment]) -> list[tuple[int, int]]:
+    """For each word the segments a to before b whose middles lie in it; a = b where none does.
+
+    Examples:
+        >>> phones = [Segment(0.0, 0.1), Segment(0.1, 0.3), Segment(0.3, 0.4)]
+        >>> find_spans(phones, [Segment(0.0, 0.3, "in"), Segment(0.4, 0.5, "it")])
+        [(0, 2), (3, 3)]
+    """
+    middles = [(s.start + s.end) / 2 for s in segments]
+    return [(int(np.searchsorted(middles, w.start)), int(np.searchsorted(middles, w.end))) for w in words]
 
 
 _TINY = 1e-30

@@ -86,7 +86,8 @@ class SystemSelection(FittedLabeler):
         """Let the systems compete, or take the choice of a run that was broken off.
 
         Returns:
-            the base as it is, where it can answer for the corpus; and what the chosen training goes on from.
+            the base as it is, which cannot answer for the corpus where it has an obstacle; and what the chosen training goes
+            on from.
         """
         asked = self._training_settings or auto({}).training
         as_is = None
@@ -101,8 +102,7 @@ class SystemSelection(FittedLabeler):
             device=choose_device(self.device),
         )  # fmt: skip
         self._choice = search.choose_once(items, run_dir)
-        competes = as_is is not None and not as_is.obstacle
-        return as_is if competes else None, base if self._choice.candidate.warm else None
+        return as_is, base if self._choice.candidate.warm else None
 
     @property
     def _base_is_chosen(self) -> bool:

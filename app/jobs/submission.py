@@ -163,6 +163,10 @@ def _train_spec(asked: TrainJob, models: ModelCatalog, hold: Callable[[str], Non
     spec = asked.model_dump(exclude={"corpus", "kind", "resources", "webhook", "base", "teacher"})
     from phonechain.model import presets, settings
 
+    if asked.fold and asked.base is None:
+        raise InvalidRequest(
+            "fold: expected base, the model whose spelling to use, got none", pointer="fold", value=True
+        )
     if asked.base is not None:
         base = models.resolve(asked.base, hold)
         stored = base.header().model

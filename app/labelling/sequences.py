@@ -22,7 +22,7 @@ from phonechain.features.annotation.base import is_derived, nfc
 from phonechain.features.errors import NoSegments
 from phonechain.features.phones.words import NAMED, looks_like_words
 from phonechain.features.segments import Segment
-from phonechain.model.sequences import answer_sequence, hidden_states
+from phonechain.model.sequences import answer_sequence, find_spans, hidden_states
 
 if TYPE_CHECKING:
     from phonechain.app.labelling.pipeline import Prepared
@@ -135,8 +135,7 @@ def _score_words(
     """A `WordOut` for each word with a segment: the probability that all of its answered labels are right."""
     import torch
 
-    middles = [(s.start + s.end) / 2 for s in ready.segments]
-    spans = [(int(np.searchsorted(middles, w.start)), int(np.searchsorted(middles, w.end))) for w in words]
+    spans = find_spans(ready.segments, words)
     logs = [0.0] * len(words)
     model = labeler.model_
     for (a, b), h in zip(pairwise(edges), seen, strict=True):

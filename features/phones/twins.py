@@ -66,8 +66,9 @@ def _groups(labels: Mapping[str, int], fold: Callable[[str], str]) -> list[dict[
     groups: dict[str, list[str]] = {}
     for label in labels:
         groups.setdefault(fold(label), []).append(label)
-    several = (members for members in groups.values() if len(members) > 1)
-    return [dict(sorted(((m, labels[m]) for m in members), key=lambda item: (-item[1], item[0]))) for members in several]
+    frequent = sorted(labels, key=lambda label: (-labels[label], label))
+    ranked = [[label for label in frequent if label in members] for members in groups.values() if len(members) > 1]
+    return [{label: labels[label] for label in members} for members in ranked]
 
 
 def _caseless(label: str) -> str:
@@ -79,7 +80,7 @@ def _bare_caseless(label: str) -> str:
 
 
 def _is_arpabet(labels: Mapping[str, int]) -> bool:
-    """Whether the labels are ARPAbet in any case: vowels with a stress digit, or nearly all of them phones of it, one with two letters."""
+    """Whether the labels are ARPAbet in any case: vowels with stress, or nearly all of them its phones, one of two letters."""
     spoken = [label.upper() for label in labels if notation.nonspeech(label) is None and len(label) <= notation.LONGEST]
     stressed = sets.load("arpabet-stress")
     if any(label in stressed and label != notation.without_stress(label) for label in spoken):

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
+from phonechain.features.errors import Notice
 from phonechain.features.mfcc import FeatureSettings
 from phonechain.features.phones.comparison import LabelComparison
 from phonechain.model.learning.extraction import Featurised
@@ -30,6 +31,7 @@ class BaseAsIs:
         comparison: the corpus's labels held against the model's, by the folding that fits them.
         drop: labels that are left out, the chain running across them.
         obstacle: why its answers cannot stand for the corpus's labels; "" if they can.
+        merged: two labels of the corpus that it does not tell apart, where only that is the obstacle.
     """
 
     model: PhoneModel
@@ -38,6 +40,7 @@ class BaseAsIs:
     comparison: LabelComparison
     drop: tuple[str, ...] = ()
     obstacle: str = ""
+    merged: tuple[str, str] | None = None
 
     @classmethod
     def of(
@@ -54,8 +57,20 @@ class BaseAsIs:
         comparison = model.label_set.compare(
             Counter(s.label for i in good for s in i.segments if s.label is not None and s.label not in drop)
         )
-        obstacle = _features_obstacle(model, good, features) or _labels_obstacle(comparison)
-        return cls(model, system, name, comparison, tuple(drop), obstacle)
+        obstacle, merged = _features_obstacle(model, good, features) or _labels_obstacle(comparison), None
+        if not obstacle and (merged := _merged_labels(comparison)) is not None:
+            obstacle = f"it does not tell {merged[0]} and {merged[1]} apart"
+        return cls(model, system, name, comparison, tuple(drop), obstacle, merged)
+
+    def notices(self) -> tuple[Notice, ...]:
+        """How it could compete, where its labels are only coarser than those of the corpus."""
+        if self.merged is None:
+            return ()
+        message = (
+            f"{self.name} does not compete as it is, since {self.obstacle}; name it as base with fold (--base, --fold) if its "
+            "labels are enough"
+        )
+        return (Notice("base-coarser", message, "fold", " ".join(self.merged)),)
 
     def count_errors(self, items: Sequence[Featurised]) -> tuple[int, int]:
         """(wrong, all) labelled segments of the items; a label that it has no answer for counts as wrong."""
@@ -87,13 +102,18 @@ def _features_obstacle(model: PhoneModel, items: Sequence[Featurised], features:
 
 
 def _labels_obstacle(comparison: LabelComparison) -> str:
-    """Its labels have to be those of the corpus or fold onto them, and to tell apart whatever the corpus tells apart."""
+    """Its labels have to be those of the corpus, or fold onto them."""
     known = sum(comparison.known.values())
     if not known or known < KNOWN * comparison.total:
         return f"{comparison.total - known} of {comparison.total} labelled segments have labels that it does not know"
+    return ""
+
+
+def _merged_labels(comparison: LabelComparison) -> tuple[str, str] | None:
+    """Two labels of the corpus that fold onto the same of the model's."""
     seen: dict[int, str] = {}
     for label in comparison.known:
         other = seen.setdefault(comparison.targets[label], label)
         if other != label:
-            return f"it does not tell {other} and {label} apart"
-    return ""
+            return other, label
+    return None

@@ -256,7 +256,8 @@ class Search:
         if self.as_is is None:
             return []
         if self.as_is.obstacle:
-            self._tell("candidate", 0, 1, f"{KEPT}: does not compete, since {self.as_is.obstacle}")
+            said = [notice.message for notice in self.as_is.notices()]
+            self._tell("candidate", 0, 1, *(said or [f"{KEPT}: does not compete, since {self.as_is.obstacle}"]))
             return []
         return [Candidate(self.as_is.system, kept=True)]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 
@@ -234,11 +235,39 @@ def test_a_base_competes_where_its_labels_are_those_of_the_corpus(good_base: Pho
         found = BaseAsIs.of(arpabet, good_base.system, "phones", corpus_of, good_base.features_)
         assert found.obstacle == why
         assert "stress" in found.comparison.steps
+        told = [n.message for n in found.notices()]
+        assert len(told) == bool(why)
+        assert all(f"{why}; name it as base with fold (--base, --fold)" in message for message in told)
     wide = [replace(i, inputs=from_array(i.inputs.segments[:, :50])) for i in items]
     assert as_is(good_base, wide).obstacle == "its features are others"
     listening = PhoneLabeler.load(pretrained_path())
     deaf = [replace(i, inputs=from_array(i.inputs.segments)) for i in items]
     assert as_is(listening, deaf).obstacle == "it reads frames, and there are none"
+
+
+def test_a_coarser_base_is_told_how_to_compete(good_base: PhoneLabeler) -> None:
+    """The corpus has stress, the base none; spelled as the base spells, it is the base that is kept."""
+    phones = dict(zip("abcde", ("AA", "B", "D", "IY", "EH"), strict=True))
+    arpabet = copy(good_base)
+    arpabet._model = replace(good_base.model_, labels=list(phones.values()))
+    plain, dev = spell(corpus(60, 5), phones), spell(corpus(30, 6), phones)
+    stressed = [i for n, item in enumerate(plain) for i in spell([item], {"AA": f"AA{n % 2}"})]
+    asked = auto({"epochs": "1"}).training
+    told: list[Progress] = []
+    made = PhoneLabeler("auto", training=asked).fit_featurised(
+        stressed, spell(dev, {"AA": "AA1"}), base=arpabet, progress=told.append
+    )
+    [notice] = [n for n in made.notices_ if n.code == "base-coarser"]
+    assert "does not tell AA0 and AA1 apart; name it as base with fold (--base, --fold)" in notice.message
+    assert notice.message in [p.message for p in told if p.stage == "candidate"]
+    assert not any(row["kept"] for row in made.metrics_["candidates"])
+    found = arpabet.label_set_.compare([s.label for i in stressed for s in i.segments])
+    folded = [
+        replace(i, segments=found.respell([replace(i.utterance, segments=i.segments)])[0].segments) for i in stressed
+    ]
+    made = PhoneLabeler("auto", training=asked).fit_featurised(folded, dev, base=arpabet)
+    assert made.metrics_["candidates"][0]["kept"]
+    assert "base-coarser" not in [n.code for n in made.notices_]
 
 
 def test_candidates_that_cannot_be_trained_are_passed_over(good_base: PhoneLabeler) -> None:

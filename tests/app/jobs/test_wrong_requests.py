@@ -45,6 +45,7 @@ def submit(client: Client, corpus: str, headers: dict[str, str] | None = None, *
         ),
         ({**TRAIN, "model_settings": {"factors": [{"kind": "guess"}]}}, "#/model_settings/factors/0/kind", "spn"),
         ({**TRAIN, "preset": "nothing"}, "#/preset", "spn-lc-crf"),
+        ({**TRAIN, "fold": True}, "#/fold", "expected base, the model whose spelling to use"),
         ({**TRAIN, "epochs": 3}, "#/epochs", "expected one of corpus, webhook"),
         ({"kind": "label", "n_bst": 3}, "#/n_bst", "did you mean n_best?"),
         ({"kind": "guess"}, "#", "'train', 'label', 'evaluate'"),

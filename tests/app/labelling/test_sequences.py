@@ -83,6 +83,32 @@ def test_hidden_states_are_distributions_given_the_label(answer: dict[str, Any],
     assert answer["hidden"][0] != answer["hidden"][1]
 
 
+def test_words_and_hidden_states_are_those_of_the_library(answer: dict[str, Any], labeler: PhoneLabeler) -> None:
+    audio, segments = phonechain.read_audio(samples.AUDIO), phonechain.read_segments(samples.SEGMENTS)
+    words = [Segment(w["start"], w["end"], w["label"]) for w in answer["words"]]
+    found = labeler.word_confidences(audio, segments, [*words, Segment(1.9, 2.0, "silence")])
+    assert found[-1] is None
+    assert found[:-1] == pytest.approx([w["confidence"] for w in answer["words"]], rel=1e-3)
+    hidden = labeler.hidden_states(audio, segments)
+    assert len(hidden) == len(answer["hidden"][0])
+    for n, rows in enumerate(answer["hidden"]):
+        for layers, own in zip(rows, hidden, strict=True):
+            for layer, table in zip(layers, own, strict=True):
+                np.testing.assert_allclose(layer, table[n], atol=1e-3)
+
+
+def test_given_labels_of_a_sequence_may_be_spelled_otherwise(labeler: PhoneLabeler) -> None:
+    audio, segments = phonechain.read_audio(samples.AUDIO), phonechain.read_segments(samples.SEGMENTS)
+    plain = labeler.label_sequence(audio, segments, n_best=1).given
+    lower = [Segment(s.start, s.end, (s.label or "").lower()) for s in segments]
+    assert plain is not None
+    assert labeler.label_sequence(audio, lower, n_best=1).given == plain
+    noise = [Segment(s.start, s.end, "spn" if n > 2 else s.label) for n, s in enumerate(segments)]
+    first = [Segment(s.start, s.end, None if n > 2 else s.label) for n, s in enumerate(segments)]
+    some = labeler.label_sequence(audio, noise, n_best=1).given
+    assert some == labeler.label_sequence(audio, first, n_best=1).given != plain
+
+
 def test_nothing_of_it_is_there_unless_it_is_asked_for(client: Client) -> None:
     assert not {"sequences", "words", "hidden"} & set(client.classify().json())
     some = client.classify(words="true").json()
