@@ -6,11 +6,12 @@ once per batch; files hold no trace of it.
 
 from __future__ import annotations
 
+import importlib.util
 import logging
 import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Literal, TypeVar
+from typing import Literal, TypeVar, get_args
 
 import torch
 
@@ -18,12 +19,17 @@ from phonechain.features.errors import SettingsError
 
 CPU = torch.device("cpu")
 
+Accelerator = Literal["kernels"]
+"""Faster ways to the same answers on a GPU, used only where asked for: "kernels", for sum-product networks, by Triton."""
+
 EXPECTED = "auto, cpu, cuda or cuda:N"
 
 Precision = Literal["float32", "bfloat16"]
 """Of the numbers that the products of encoders and factors multiply. The chain's sums are always of 32 bits or more."""
 
 _NAME = re.compile(r"(auto|cpu|cuda|cuda:\d{1,3})", re.ASCII)
+
+_used: set[Accelerator] = set()
 
 _told: set[torch.device] = set()
 
@@ -81,6 +87,33 @@ def multiply_in(precision: Precision, device: torch.device) -> AbstractContextMa
         torch.bfloat16
     """
     return torch.autocast(device.type, torch.bfloat16, enabled=precision == "bfloat16")
+
+
+def accelerate(*names: Accelerator) -> None:
+    """Use these on GPUs from now on in this process, and no others. What computes on the CPU is not touched.
+
+    Raises:
+        SettingsError: another name, or Triton is not installed.
+
+    Examples:
+        >>> accelerate()
+        >>> uses("kernels")
+        False
+    """
+    for name in names:
+        if name not in get_args(Accelerator):
+            raise SettingsError(f"expected {', '.join(get_args(Accelerator))}, got {name!r}", pointer="accelerate")
+    if "kernels" in names and importlib.util.find_spec("triton") is None:
+        raise SettingsError(
+            "kernels: Triton is not installed; it comes with torch's builds for CUDA", pointer="accelerate"
+        )
+    _used.clear()
+    _used.update(names)
+
+
+def uses(name: Accelerator) -> bool:
+    """Whether that was asked for."""
+    return name in _used
 
 
 def note_out_of_memory(device: torch.device) -> None:

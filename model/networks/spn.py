@@ -19,7 +19,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from phonechain.model.device import multiply_in
+from phonechain.model.device import multiply_in, uses
 from phonechain.model.networks.base import Factor
 
 Operator = Literal["sum", "max"]
@@ -71,7 +71,7 @@ class SumProductNetwork(Factor):
 
     def forward(self, x: Tensor) -> Tensor:
         shape = (self.layers, self.products, self.states)
-        return _SumProduct.apply(x, self.weight, shape, self.operator, *self.bias).T
+        return choose_operation(x).apply(x, self.weight, shape, self.operator, *self.bias).T
 
     def constant(self) -> float:
         """log of the number of joint assignments of the hidden variables, 0 for the maximum (see Factor)."""
@@ -113,6 +113,15 @@ class SumProductNetwork(Factor):
                 path = (posterior * path[:, None, None, :]).flatten(0, 2)
                 tables.append(path.view(*self.bias[depth].shape, x.shape[0]).movedim(-1, 0))
         return tables
+
+
+def choose_operation(x: Tensor) -> type[torch.autograd.Function]:
+    """What computes log Q: the kernels for a GPU, where they were asked for, else the operations of torch."""
+    if x.device.type == "cuda" and x.dtype == torch.float32 and uses("kernels"):
+        from phonechain.model.networks.kernels import FusedSumProduct  # which needs Triton
+
+        return FusedSumProduct
+    return _SumProduct
 
 
 def _sweep_up(
