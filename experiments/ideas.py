@@ -1,0 +1,163 @@
+"""What cheap ideas give on speech, beside the presets that they change: `python -m experiments.ideas CORPUS`.
+
+Each system is trained on the corpus's split "train" less a tenth of its speakers, and compared on these, as lone recordings. The
+test split is looked at only for the systems that `--test` names. Finished systems are kept in `runs/ideas.jsonl` and not computed
+again; the section of RESULTS.md is written from all of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from experiments import report
+from experiments.cells import commit
+from phonechain.features import corpora
+from phonechain.features.segments import Utterance
+from phonechain.model import settings
+from phonechain.model.labeler import PhoneLabeler
+from phonechain.model.learning.training import Progress
+from phonechain.model.presets import preset
+from phonechain.model.scoring.evaluation import score
+
+NAME = "ideas"
+DROP = ("+NSN+",)
+
+
+@dataclass(frozen=True)
+class Idea:
+    """A system: a preset, and what is changed in it.
+
+    Attributes:
+        model, training, augmentation: changed settings.
+        factors: changed settings by the factor's number.
+    """
+
+    name: str
+    preset: str
+    model: Mapping[str, Any] = field(default_factory=dict)
+    factors: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
+    training: Mapping[str, Any] = field(default_factory=dict)
+    augmentation: Mapping[str, Any] = field(default_factory=dict)
+
+    def labeler(self, seed: int) -> PhoneLabeler:
+        """An untrained one."""
+        base = preset(self.preset)
+        model = settings.replace(base.model, self.model)
+        factors = [settings.replace(f, self.factors.get(n, {})) for n, f in enumerate(model.factors)]
+        training = settings.replace(base.training, {**self.training, "seed": seed})
+        training = replace(training, augmentation=settings.replace(training.augmentation, self.augmentation))
+        return PhoneLabeler(self.preset, model=replace(model, factors=tuple(factors)), training=training, drop=DROP)
+
+
+SEGMENTS, PAPER = "blstm-seg-lc-crf", "spn-ho-lc-crf"
+SHORT = {"epochs": 7}
+"""Half the passes of the preset `blstm-seg-lc-crf`."""
+IDEAS = (
+    Idea("base", SEGMENTS, training=SHORT),
+    Idea(
+        "an SPN over bigrams in place of the perceptron", SEGMENTS, training=SHORT,
+        factors={1: {"kind": "spn", "layers": 1, "products": 2, "states": 2, "dropout": 0.6, "scale": 0.02}},
+    ),
+    Idea("SPN trees of two layers over labels", SEGMENTS, factors={0: {"layers": 2, "states": 3}}, training=SHORT),
+    Idea("no smoothing of the auxiliary loss", SEGMENTS, training={**SHORT, "smoothing": 0.0}),
+    Idea("twice the auxiliary loss", SEGMENTS, training={**SHORT, "auxiliary": 0.6, "smoothing": 0.2}),
+    Idea("base", PAPER),
+    Idea("normalisation drawn", PAPER, model={"normalise": "any"}),
+    Idea("normalisation drawn, warped", PAPER, model={"normalise": "any"}, augmentation={"warp": 0.6}),
+    Idea(
+        "normalisation drawn, warped, 18 passes", PAPER, model={"normalise": "any"}, augmentation={"warp": 0.6},
+        training={"epochs": 18},
+    ),
+)  # fmt: skip
+
+
+def compute(idea: Idea, utterances: Sequence[Utterance], seed: int, cache: Path) -> tuple[PhoneLabeler, dict[str, Any]]:
+    """Train one system; the labeler, and its figures on the held-out speakers."""
+    labeler = idea.labeler(seed)
+
+    def tell(p: Progress) -> None:
+        if p.stage == "epoch":
+            print(f"{idea.preset}, {idea.name}: epoch {p.done}, {100 * p.metrics['dev_error']:.2f} %", flush=True)
+
+    spent = time.process_time()
+    labeler.fit(utterances, progress=tell, cache=cache)
+    spent = time.process_time() - spent
+    modes = ("recording", "speaker") if labeler.system.model.normalise == "any" else (None,)
+    held = labeler.held_out_
+    return labeler, {
+        "dev": [score(labeler, held, normalise=mode).summarise().per for mode in modes],
+        "epochs": len(labeler.history_.epochs), "parameters": labeler.parameters_, "cpu": round(spent, 1), "commit": commit(),
+    }  # fmt: skip
+
+
+def look_at_test(labeler: PhoneLabeler, test: Sequence[Utterance]) -> dict[str, Any]:
+    """Error and 95 % interval on the test split, as lone recordings and with speakers known, as far as the system can."""
+    modes = ("recording", "speaker") if labeler.system.model.normalise == "any" else (None,)
+    found = [score(labeler, test, normalise=mode).summarise() for mode in modes]
+    return {"test": [f.per for f in found], "test_ece": [f.ece for f in found]}
+
+
+def section(results: Sequence[Mapping[str, Any]]) -> str:
+    """The Markdown of all systems, each preset's with its base first."""
+    lines = [
+        "## Past the paper: ideas beside their base", "",
+        "Phone error in per cent on speechocean762; dev: a tenth of the speakers of the training split, one seed. Two figures are",
+        "of lone recordings and of recordings whose speakers are known. `python -m experiments.ideas CORPUS`", "",
+        "| preset | idea | dev | test | weights | passes | CPU s | commit |", "|---|---|---|---|---|---|---|---|",
+    ]  # fmt: skip
+    order = {(i.preset, i.name): n for n, i in enumerate(IDEAS)}
+    for r in sorted(results, key=lambda r: order.get((r["preset"], r["name"]), len(order))):
+        dev, test = (", ".join(f"{100 * e:.2f}" for e in r.get(k, ())) for k in ("dev", "test"))
+        lines.append(
+            f"| `{r['preset']}` | {r['name']} | {dev} | {test} | {r['parameters']:,} | {r['epochs']} | {r['cpu']:.0f} | "
+            f"{r['commit']} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def main(given: list[str] | None = None) -> int:
+    """Compute what is missing, and write the section of RESULTS.md."""
+    parser = argparse.ArgumentParser(prog="python -m experiments.ideas", description=__doc__)
+    parser.add_argument("corpus", type=Path)
+    parser.add_argument("--only", default="", help="Systems in whose preset and name this regular expression is found.")
+    parser.add_argument("--test", default="$^", help="Systems whose test error is computed too, likewise.")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--runs", type=Path, default=Path(__file__).parent / "runs")
+    parser.add_argument("--results", type=Path, default=Path(__file__).parent / "RESULTS.md")
+    options = parser.parse_args(given)
+    corpus = corpora.read(options.corpus)
+    train, test = corpus.split("train"), corpus.split("test")
+    store = report.Store(options.runs)
+    for idea in IDEAS:
+        title = f"{idea.preset}, {idea.name}"
+        if not re.search(options.only, title):
+            continue
+        look = bool(re.search(options.test, title))
+        facts = {
+            "corpus": options.corpus.resolve().name,
+            "preset": idea.preset,
+            "name": idea.name,
+            "seed": options.seed,
+        }
+        key = f"{NAME} {' '.join(map(str, facts.values()))}"
+        known = store.get(key)
+        if known is not None and (not look or "test" in known):
+            continue
+        labeler, found = compute(idea, train, options.seed, options.runs / "cache")
+        result = {"key": key, **facts, **found, **(look_at_test(labeler, test) if look else {})}
+        store.add(NAME, result)
+        print(result, flush=True)
+    results = [r for r in store.results() if r["key"].startswith(f"{NAME} ") and r["seed"] == options.seed]
+    report.write(options.results, section(results))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
