@@ -68,6 +68,7 @@ IDEAS = (
     Idea("SPN trees of two layers over labels", SEGMENTS, factors={0: {"layers": 2, "states": 3}}, training=SHORT),
     Idea("no smoothing of the auxiliary loss", SEGMENTS, training={**SHORT, "smoothing": 0.0}),
     Idea("twice the auxiliary loss", SEGMENTS, training={**SHORT, "auxiliary": 0.6, "smoothing": 0.2}),
+    Idea("virtual adversarial training", SEGMENTS, training={**SHORT, "adversarial": 0.3, "adversarial_size": 1.5}),
     Idea("base", PAPER),
     Idea("normalisation drawn", PAPER, model={"normalise": "any"}),
     Idea("normalisation drawn, warped", PAPER, model={"normalise": "any"}, augmentation={"warp": 0.6}),

@@ -198,6 +198,9 @@ class TrainingSettings:
         warmup: epochs over which the learning rate first rises from zero.
         auxiliary: weight of a second loss, the cross entropy of a linear layer on the encoder, which is not stored.
         smoothing: label smoothing of that loss.
+        adversarial: weight of a third loss, of virtual adversarial training: how much the answers of that layer change where the
+            features of the segments change a little, in the worst direction. An epoch then takes two to three times as long.
+        adversarial_size: length of that change; a segment's features have one of about 10.
         teacher_weight: share of the loss that compares the chain's distribution over label sequences with the teacher's, where
             there is a teacher; the rest is the likelihood of the labels.
         augmentation: how training changes its input.
@@ -229,6 +232,8 @@ class TrainingSettings:
     warmup: float = 0.0
     auxiliary: float = 0.0
     smoothing: float = 0.0
+    adversarial: float = 0.0
+    adversarial_size: float = 1.0
     teacher_weight: float = 0.5
     gaps: Literal["split", "sum"] = "split"
     base_step: Literal["scaled", "full"] = "scaled"
@@ -239,7 +244,7 @@ class TrainingSettings:
     def __post_init__(self) -> None:
         _within(self, "learning_rate", 1e-8, 10.0)
         _within(self, "ngram_rate", 0.0, 1e4)
-        for name in ("l2", "ngram_l2", "clip", "warmup", "auxiliary"):
+        for name in ("l2", "ngram_l2", "clip", "warmup", "auxiliary", "adversarial", "adversarial_size"):
             _within(self, name, 0.0, 1e6)
         _within(self, "smoothing", 0.0, 0.9)
         _within(self, "teacher_weight", 0.0, 1.0)

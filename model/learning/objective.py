@@ -16,6 +16,7 @@ from phonechain.features.mfcc import FeatureSettings
 from phonechain.model.chain.potentials import Potentials
 from phonechain.model.device import Precision
 from phonechain.model.encoders.recurrent import drop, reset_linear
+from phonechain.model.learning.adversarial import adversarial_loss
 from phonechain.model.learning.dataset import Batch
 from phonechain.model.networks.base import SequenceNetwork
 from phonechain.model.networks.crf import ConditionalRandomField
@@ -64,6 +65,7 @@ class Objective:
 
     def _compute(self, batch: Batch) -> tuple[Tensor, float]:
         model, settings, weight = self.model, self.settings, self.settings.teacher_weight
+        noise_state = None if model.noise is None else model.noise.get_state()
         h = model.encode(batch.x, batch.packing, batch.frames)
         taught: Tensor | None = None
         if self.teacher is not None and weight:
@@ -79,6 +81,10 @@ class Objective:
             if taught is not None:
                 extra = (1.0 - weight) * extra + weight * functional.cross_entropy(scores, taught)
             loss = loss + settings.auxiliary * extra
+            if settings.adversarial and noise_state is not None:
+                loss = loss + settings.adversarial * adversarial_loss(
+                    model, batch, settings.adversarial_size, noise_state
+                )
         return loss, value
 
 

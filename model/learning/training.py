@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from phonechain.features.errors import TrainingError
+from phonechain.features.errors import SettingsError, TrainingError
 from phonechain.model.device import make_generator, try_batches, try_halves
 from phonechain.model.learning.checkpoint import (
     CHECKPOINT,
@@ -72,6 +72,7 @@ def train(
 
     Raises:
         TrainingError: no segments, a loss that is not finite, or a checkpoint of other settings.
+        SettingsError: adversarial training without what it needs.
 
     Order, dropout and augmentation of an epoch depend on (seed, epoch) alone.
     """
@@ -79,6 +80,12 @@ def train(
         raise TrainingError(f"expected labelled segments to train and to check on, got {len(data.y)} and {len(dev.y)}")
     if settings.auxiliary:
         add_auxiliary(model, settings)
+    if settings.adversarial and (model.auxiliary is None or not data.x.shape[1]):
+        raise SettingsError(
+            "adversarial training needs an auxiliary loss and segment features: set training.auxiliary above 0, and "
+            "model.encoder.pooled to true",
+            pointer="training/adversarial", value=settings.adversarial,
+        )  # fmt: skip
     optimizer = _make_optimizer(model, settings)
     rates = [group["lr"] for group in optimizer.param_groups]
     objective = Objective(model, settings, teacher)
