@@ -7,7 +7,6 @@ posterior. The second searches the fine grid where the first has left any probab
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +33,8 @@ from phonechain.model.segmental.assembly import Assembly, fill_gaps
 from phonechain.model.segmental.graph import PhoneGraph
 from phonechain.model.segmental.learning import Epoch
 from phonechain.model.segmental.network import SemiCRF
+from phonechain.model.segmental.passes import EncodedSound, FreePosteriors
+from phonechain.model.segmental.progress import Progress, go_on
 from phonechain.model.segmental.settings import SegmentalSettings, SegmentalTraining
 from phonechain.model.segmental.sums import NEVER
 from phonechain.model.segmental.transcripts import SILENCES, Word
@@ -42,32 +43,10 @@ MAX_SECONDS = 60.0
 """Longest recording that is aligned or recognised in one piece (s)."""
 
 LONGEST_SECONDS = 7200.0
-"""Longest recording that is aligned to words, refined or recognised, in windows (s): matching its phones grows with the square."""
+"""Longest recording that is aligned, refined or recognised, in windows (s): matching its phones grows with the square."""
 
 MAX_RATE = 30.0
 """Phones per second; nobody speaks faster."""
-
-
-@dataclass(frozen=True)
-class _EncodedSound:
-    """A recording as the model sees it: its track, the scores on the coarse grid with their exponentials, if usable, and
-    those on the fine grid, where they were asked for (perhaps a few steps more than it has).
-    """
-
-    track: Tensor
-    duration: float
-    coarse: Tensor
-    steps: int
-    potentials: scaled.Potentials | None
-    fine: Tensor | None = None
-
-
-@dataclass(frozen=True)
-class _FreePosteriors:
-    """The free chain's log Z, and its posteriors of all segments [N, D, K]."""
-
-    log_z: float
-    segments: NDArray[np.float32]
 
 
 class PhoneAligner:
@@ -133,8 +112,11 @@ class PhoneAligner:
 
     # ------------------------------------------------------------------------------------------------- alignment
 
-    def align(self, audio: Audio, words: Sequence[Word]) -> Alignment:
+    def align(self, audio: Audio, words: Sequence[Word], *, progress: Progress = go_on) -> Alignment:
         """Find each word of the transcript and each of its phones. There may be silence between any two words.
+
+        In a recording longer than MAX_SECONDS, `progress` is called between windows with the share of the work that is
+        done; what it raises ends the work.
 
         Raises:
             TranscriptError: no words, or a transcript that cannot be said in that time.
@@ -146,22 +128,24 @@ class PhoneAligner:
             raise TranscriptError("expected words to align, got none", pointer="text")
         self._check_phones({p for w in words for v in w.pronunciations for p in v.phones})
         if self._is_long(audio):
-            return long.align(self, audio, words)
+            return long.align(self, audio, words, progress)
         variants = [[([self.index(p) for p in v.phones], v.probability) for v in w.pronunciations] for w in words]
-        silence = None if self.silence is None else self.labels_.index(self.silence)
-        graph = graphs.word_graph(variants, silence)
+        graph = graphs.word_graph(variants, self.silence_index)
         return self._alignment(self._encode(audio), graph, words)
 
-    def align_phones(self, audio: Audio, labels: Sequence[str]) -> Alignment:
+    def align_phones(self, audio: Audio, labels: Sequence[str], *, progress: Progress = go_on) -> Alignment:
         """Find the boundaries of phones of which only the order is known. Raises as `align`."""
         if not labels:
             raise TranscriptError("expected phones to align, got none", pointer="segments")
         self._check_phones(set(labels))
+        if self._is_long(audio):
+            return long.align_phones(self, audio, labels, progress)
         return self._alignment(self._encode(audio), graphs.phone_graph([self.index(p) for p in labels]), ())
 
     def refine(
-        self, audio: Audio, segments: Sequence[Segment], *, spread: float = 0.03, window: float = 0.1
-    ) -> Alignment:
+        self, audio: Audio, segments: Sequence[Segment], *, spread: float = 0.03, window: float = 0.1,
+        progress: Progress = go_on,
+    ) -> Alignment:  # fmt: skip
         """Refine given boundaries, which are assumed to have errors with a standard deviation of `spread` seconds.
 
         None moves by more than `window`. Gaps between segments are taken for silence.
@@ -172,19 +156,19 @@ class PhoneAligner:
         filled = fill_gaps(segments, self.silence)
         self._check_phones({s.label for s in filled if s.label is not None})
         if self._is_long(audio):
-            return long.refine(self, audio, filled, spread=spread, window=window)
+            return long.refine(self, audio, filled, progress, spread=spread, window=window)
         graph = graphs.phone_graph([self.index(s.label or "") for s in filled])
         sound = self._encode(audio)
         starts = torch.tensor([s.start for s in filled], dtype=torch.float64) - self.shift_
         return self._alignment(sound, graph, (), given=[s.start for s in filled], prior=(starts, spread, window))
 
-    def recognize(self, audio: Audio) -> Recognition:
+    def recognize(self, audio: Audio, *, progress: Progress = go_on) -> Recognition:
         """Recognise phones and their boundaries from sound alone. Experimental: the model's card has the error rate.
 
         Starts, intervals and `within` are those of an alignment to the recognised phones.
         """
         if self._is_long(audio):
-            return long.recognize(self, audio)
+            return long.recognize(self, audio, progress)
         sound = self._encode(audio)
         posteriors = self._free_posteriors(sound)
         pieces = self._merged(self._decode(sound, posteriors), sound)
@@ -225,6 +209,11 @@ class PhoneAligner:
     def silence(self) -> str | None:
         """The label that stands for silence, if there is one."""
         return next((y for name in SILENCES for y in self.labels_ if y.casefold() == name), None)
+
+    @property
+    def silence_index(self) -> int | None:
+        """The index of that label."""
+        return None if self.silence is None else self.labels_.index(self.silence)
 
     def spell(self, phone: str) -> str | None:
         """The model's label for a phone: as written, without a stress digit, in another case, or silence; else None."""
@@ -269,12 +258,11 @@ class PhoneAligner:
             )  # fmt: skip
         return audio.duration > MAX_SECONDS
 
-    def _encode(self, audio: Audio, *, fine: bool = True) -> _EncodedSound:
+    def _encode(self, audio: Audio, *, fine: bool = True) -> EncodedSound:
         network = self._require_network()
         if audio.duration > MAX_SECONDS:
             raise SettingsError(
-                f"the recording lasts {audio.duration:.1f} s; phones in order take at most "
-                f"{MAX_SECONDS:.0f} s: cut it at pauses",
+                f"the recording lasts {audio.duration:.1f} s; the model looks at {MAX_SECONDS:.0f} s at most in one piece",
                 pointer="audio", value=audio.duration, limit=MAX_SECONDS,
             )  # fmt: skip
         x = network.normalise(frames(resample(audio.samples, audio.rate, self.features_.rate), self.features_))
@@ -282,7 +270,7 @@ class PhoneAligner:
         with torch.no_grad():
             track = network.track(torch.from_numpy(x)[None], torch.tensor([len(x)]))
             scores, coarse = self._scores(track, steps, audio.duration, fine)
-        return _EncodedSound(track, audio.duration, coarse, steps, scaled.Potentials.of(coarse.numpy()), scores)
+        return EncodedSound(track, audio.duration, coarse, steps, scaled.Potentials.of(coarse.numpy()), scores)
 
     def _scores(self, track: Tensor, steps: int, duration: float, fine: bool) -> tuple[Tensor | None, Tensor]:
         """Scores on the fine grid, if wanted, and on the coarse one, of which every candidate is one of the fine grid."""
@@ -297,16 +285,16 @@ class PhoneAligner:
         network = self._require_network()
         return tuple(w.detach() / self.temperature_ for w in (network.bigram, network.first, network.last))  # type: ignore[return-value]
 
-    def _free_posteriors(self, sound: _EncodedSound) -> _FreePosteriors:
+    def _free_posteriors(self, sound: EncodedSound) -> FreePosteriors:
         weights = self._weights()
         if sound.potentials is not None:
             found = scaled.free_posteriors(sound.potentials, *(w.to(torch.float64).numpy() for w in weights))
             if found is not None:
-                return _FreePosteriors(*found)
+                return FreePosteriors(*found)
         marginals = sums.marginals(sums.Lattice(sound.coarse[None], *weights, torch.tensor([sound.steps])))
-        return _FreePosteriors(float(marginals.log_z[0]), marginals.segments[0].numpy())
+        return FreePosteriors(float(marginals.log_z[0]), marginals.segments[0].numpy())
 
-    def _decode(self, sound: _EncodedSound, posteriors: _FreePosteriors) -> search.Segments:
+    def _decode(self, sound: EncodedSound, posteriors: FreePosteriors) -> search.Segments:
         """The recogniser's segments: the most probable ones, with the weights that calibration chose.
 
         Model files of before 2026-11-29 name a cost of segments instead, for decoding by posteriors.
@@ -318,11 +306,10 @@ class PhoneAligner:
             )
         return self._best_segments(sound, chosen["ngrams"], [chosen["bonus"]])[0]
 
-    def _merged(self, pieces: search.Segments, sound: _EncodedSound) -> search.Segments:
-        silence = None if self.silence is None else self.labels_.index(self.silence)
-        return search.merge_pieces(pieces, sound.coarse.shape[1], silence)
+    def _merged(self, pieces: search.Segments, sound: EncodedSound) -> search.Segments:
+        return search.merge_pieces(pieces, sound.coarse.shape[1], self.silence_index)
 
-    def _best_segments(self, sound: _EncodedSound, ngrams: float, bonuses: Sequence[float]) -> list[search.Segments]:
+    def _best_segments(self, sound: EncodedSound, ngrams: float, bonuses: Sequence[float]) -> list[search.Segments]:
         """For each bonus the most probable segments, with n-gram weights multiplied by `ngrams`."""
         scores = sound.coarse + torch.tensor(bonuses)[:, None, None, None] / self.temperature_
         bigram, first, last = (w * ngrams for w in self._weights())
@@ -331,13 +318,13 @@ class PhoneAligner:
 
     def _alignment(
         self,
-        sound: _EncodedSound,
+        sound: EncodedSound,
         graph: PhoneGraph,
         words: Sequence[Word],
         *,
         given: Sequence[float] | None = None,
         prior: tuple[Tensor, float, float] | None = None,
-        free: _FreePosteriors | None = None,
+        free: FreePosteriors | None = None,
     ) -> Alignment:
         fine = max(1, round(sound.duration / self.model.fine))
         self._check_length(sound, graph, fine)
@@ -363,7 +350,7 @@ class PhoneAligner:
         assembly = Assembly(tuple(self.labels_), self.silence, self.model.step, self.model.fine, self.shift_)
         return assembly.alignment(sound.duration, graph, words, second, free.segments, log_z, given)
 
-    def _check_length(self, sound: _EncodedSound, graph: PhoneGraph, fine: int) -> None:
+    def _check_length(self, sound: EncodedSound, graph: PhoneGraph, fine: int) -> None:
         """Raise TranscriptError for more phones than can be said in that time."""
         count, duration = graph.shortest, sound.duration
         if count > min(fine, max(3.0, MAX_RATE * duration)):

@@ -17,6 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from phonechain.model.segmental.progress import Progress, go_on
+
 LOWEST, HIGHEST = -2.0, 3.0
 """Bounds of a pair's log-odds: a recogniser is never that sure."""
 
@@ -58,18 +60,18 @@ def log_odds(shares: NDArray[np.floating]) -> Floats:
     return np.ascontiguousarray(np.clip(odds, LOWEST, HIGHEST).T.astype(np.float32))
 
 
-def stretches(odds: Floats, labels: Sequence[int]) -> list[Stretch]:
+def stretches(odds: Floats, labels: Sequence[int], progress: Progress = go_on) -> list[Stretch]:
     """The stretches that match, in order.
 
     Args:
         odds: [K, U], see `log_odds`.
         labels: [P] of the transcript.
     """
-    steps = best_path(odds, labels)
+    steps = best_path(odds, labels, progress)
     return _stretches(steps, _matching(_values(steps, odds, labels) - EXPECTED))
 
 
-def best_path(odds: Floats, labels: Sequence[int]) -> Ints:
+def best_path(odds: Floats, labels: Sequence[int], progress: Progress = go_on) -> Ints:
     """[S, 3] steps of the best alignment in order: which of PAIR, TEXT, SOUND, and the phones of both before it."""
     rows, columns = len(labels), odds.shape[1]
     row = _Row(columns)
@@ -78,10 +80,12 @@ def best_path(odds: Floats, labels: Sequence[int]) -> Ints:
         row, _ = row.next(odds[label])
         if (p + 1) % BLOCK == 0:
             kept.append(row)
+            progress(0.5 * p / rows)
     steps: list[tuple[int, int, int]] = []
     p, u, kind = rows, columns, -1
     for block in range(len(kept) - 1, -1, -1):
         first = block * BLOCK
+        progress(1.0 - 0.5 * (block + 1) / len(kept))
         flags, row = [], kept[block]
         for label in labels[first : min(rows, first + BLOCK)]:
             row, found = row.next(odds[label])

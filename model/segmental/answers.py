@@ -64,6 +64,25 @@ class Unmatched:
     text: str
 
 
+USUAL = 2
+"""Phones as usual that each word is taken to have besides its own, so that a short one is not the worst by chance."""
+
+
+@dataclass(frozen=True)
+class WorstFit:
+    """The word of a transcript that fits the sound worst, or the phone, where there are no words.
+
+    `posterior` is the mean over its phones of the label's posterior from sound alone; `phones` are their indices, from the
+    first to one past the last.
+    """
+
+    text: str
+    start: float
+    end: float
+    posterior: float
+    phones: tuple[int, int]
+
+
 @dataclass(frozen=True)
 class Alignment:
     """A recording with its phones and, for transcripts, its words.
@@ -87,6 +106,26 @@ class Alignment:
     def log_posterior_per_phone(self) -> float:
         """Comparable between recordings: how much each phone costs, in nats."""
         return self.log_posterior / max(1, sum(p.label != self.silence for p in self.phones))
+
+    @property
+    def worst(self) -> WorstFit | None:
+        """Where the transcript fits worst; None where nothing but silence was aligned."""
+        places = [(w.written, w.phones) for w in self.words]
+        if not places:
+            places = [(p.label, (n, n + 1)) for n, p in enumerate(self.phones) if p.label != self.silence]
+        found = []
+        for text, (first, last) in places:
+            own = self.phones[first:last]
+            share = sum(p.posterior for p in own) / len(own)
+            found.append(WorstFit(text, own[0].start, own[-1].end, share, (first, last)))
+        spoken = sum(place.phones[1] - place.phones[0] for place in found)
+        mean = sum(place.posterior * (place.phones[1] - place.phones[0]) for place in found) / max(1, spoken)
+
+        def fit(place: WorstFit) -> float:
+            count = place.phones[1] - place.phones[0]
+            return (count * place.posterior + USUAL * mean) / (count + USUAL)
+
+        return min(found, key=fit, default=None)
 
     @property
     def segments(self) -> list[Segment]:

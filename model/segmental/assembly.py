@@ -142,20 +142,12 @@ def fill_gaps(segments: Sequence[Segment], silence: str | None) -> list[Segment]
 def improbable_notices(answer: Alignment) -> list[Notice]:
     """A notice where the sound does not match the transcript, which says where it fits worst."""
     each = answer.log_posterior_per_phone
-    if each >= IMPROBABLE or len(answer.phones) < 4:
+    worst = answer.worst
+    if each >= IMPROBABLE or len(answer.phones) < 4 or worst is None:
         return []
-    if answer.words:
-
-        def fit(word: AlignedWord) -> float:
-            own = answer.phones[word.phones[0] : word.phones[1]]
-            return sum(p.posterior for p in own) / len(own)
-
-        worst = min(answer.words, key=fit)
-        where = f"word '{worst.written[:40]}' at {worst.start:.2f} to {worst.end:.2f} s"
-    else:
-        phone = min(answer.phones, key=lambda p: p.posterior)
-        where = f"phone '{phone.label[:40]}' at {phone.start:.2f} to {phone.end:.2f} s"
+    where = f"{'word' if answer.words else 'phone'} '{worst.text[:40]}' at {worst.start:.2f} to {worst.end:.2f} s"
     message = (
         f"the sound does not match the transcript ({-each:.1f} nats per phone; at most {-IMPROBABLE:g} where it does)"
     )
-    return [Notice("transcript-improbable", f"{message}; it fits worst at {where}", "text", round(each, 2), IMPROBABLE)]
+    message += f"; it fits worst at {where}; expected what is said there, in the model's language"
+    return [Notice("transcript-improbable", message, "text", round(each, 2), IMPROBABLE)]

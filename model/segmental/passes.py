@@ -2,16 +2,41 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from phonechain.model.segmental import scaled
 from phonechain.model.segmental.graph import GraphPosteriors, PhoneGraph
 from phonechain.model.segmental.sums import NEVER
 
 KEPT = 1e-4
 """Least posterior of a grid point in the first pass for the second to search there."""
+
+
+@dataclass(frozen=True)
+class EncodedSound:
+    """A recording as the model sees it: its track, the scores on the coarse grid with their exponentials, if usable, and
+    those on the fine grid, where they were asked for (perhaps a few steps more than it has).
+    """
+
+    track: Tensor
+    duration: float
+    coarse: Tensor
+    steps: int
+    potentials: scaled.Potentials | None
+    fine: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class FreePosteriors:
+    """The free chain's log Z, and its posteriors of all segments [N, D, K]."""
+
+    log_z: float
+    segments: NDArray[np.float32]
 
 
 def best_path(graph: PhoneGraph, posteriors: GraphPosteriors) -> list[int]:

@@ -149,3 +149,59 @@ def test_text_of_something_else_is_refused(aligner, spoken):
     words = pronouncer_of(None).words("she sells sea shells by the shore of a lake in June; " * 12)
     with pytest.raises(TranscriptError, match=r"does not match the sound: \d+ of 144 words"):
         aligner.align(spoken[0], words)
+
+
+def test_phones_in_order_are_found_over_the_windows(aligner, spoken):
+    audio, sentences = spoken
+    kept = [s for n, sentence in enumerate(sentences) if n not in (NO_TEXT, NO_SOUND) for s in sentence.labels]
+    given = [str(s.label) for n, s in enumerate(kept) if not (n and s.label == kept[n - 1].label == "SIL")]
+    found = aligner.align_phones(audio, given)
+    assert found.words == ()
+    lost = sum(len(u.text.split()) for u in found.unmatched)
+    assert lost < 0.03 * len(given)
+    wanted = iter([y for y in given if y != "SIL"])
+    labels = [p.label for p in found.phones if p.label != "SIL"]
+    assert all(y in wanted for y in labels)  # in this order
+    assert len(labels) == len([y for y in given if y != "SIL"]) - lost
+    assert len(found.phones) == pytest.approx(len(given) - lost, abs=3)
+    true = np.array([s.start for s in kept])
+    near = np.abs(np.array([p.start for p in found.phones])[:, None] - true).min(1)
+    assert np.mean(near <= 0.03) > 0.85
+    [sound] = [u for u in found.unmatched if u.end - u.start > 1]
+    assert sound.start == pytest.approx(sentences[NO_TEXT].start, abs=1.0)
+
+
+def test_boundaries_without_a_silence_are_refined_too(aligner, spoken):
+    labels = [s for n, sentence in enumerate(spoken[1]) if n != NO_SOUND for s in sentence.labels if s.label != "SIL"]
+    ends = [s.start for s in labels[1:]] + [spoken[0].duration]
+    given = [Segment(s.start if n else 0.0, end, s.label) for n, (s, end) in enumerate(zip(labels, ends, strict=True))]
+    found = aligner.refine(spoken[0], given).phones
+    assert [p.label for p in found] == [s.label for s in given]
+    assert [p.given_start for p in found] == pytest.approx([s.start for s in given], abs=1e-5)
+    one = aligner.refine(spoken[0], [Segment(0.0, spoken[0].duration, "SIL")]).phones
+    assert [(p.label, p.start, p.end) for p in one] == [("SIL", 0.0, pytest.approx(spoken[0].duration))]
+
+
+def test_between_windows_work_is_told_and_can_be_ended(aligner, spoken):
+    labels = [s for n, sentence in enumerate(spoken[1]) if n != NO_SOUND for s in sentence.labels]
+    words = [w for s in spoken[1] for w in s.text]
+
+    class Enough(Exception):
+        pass
+
+    def end(share: float) -> None:
+        shares.append(share)
+        if share >= 0.3:
+            raise Enough
+
+    for work in (
+        lambda: aligner.align(spoken[0], words, progress=end),
+        lambda: aligner.align_phones(spoken[0], [str(s.label) for s in labels], progress=end),
+        lambda: aligner.refine(spoken[0], labels, progress=end),
+        lambda: aligner.recognize(spoken[0], progress=end),
+    ):
+        shares: list[float] = []
+        with pytest.raises(Enough):
+            work()
+        assert len(shares) > 1
+        assert shares == sorted(shares)
