@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from phonechain.app.reviews import intake
@@ -54,8 +55,8 @@ def file_to_json(row: ReviewFile) -> dict[str, Any]:
     }
 
 
-def log_to_json(state: LogState, rows: list[ReviewOperation]) -> dict[str, Any]:
-    """Entries of the log, and where it stands: an `OperationsOut`."""
+def log_to_json(state: LogState, rows: list[ReviewOperation], names: Mapping[str, str]) -> dict[str, Any]:
+    """Entries of the log, and where it stands: an `OperationsOut`; `names` are those of keys by their ids."""
     return {
         **state.to_json(),
         "operations": [
@@ -67,6 +68,7 @@ def log_to_json(state: LogState, rows: list[ReviewOperation]) -> dict[str, Any]:
                 "before": row.before,
                 "after": row.after,
                 "target": row.target,
+                "by": names.get(row.key, row.key) or None,
                 "at": timestamp(row.at),
             }
             for row in rows

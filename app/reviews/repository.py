@@ -23,6 +23,7 @@ from phonechain.app.reviews.tables import Review, ReviewFile, ReviewOperation
 from phonechain.app.settings import Settings
 from phonechain.app.storage import quotas, references
 from phonechain.app.storage.ids import new_id
+from phonechain.app.storage.tables import ApiKey
 from phonechain.app.storage.workspace import Workspace
 
 CACHED = 64
@@ -146,6 +147,13 @@ class Reviews:
         with self.workspace.db.read() as session:
             review = _get_review(session, id)
             return _log_state(session, review), list(session.scalars(query))
+
+    def key_names(self, rows: Sequence[ReviewOperation]) -> dict[str, str]:
+        """The names of the API keys that sent these operations, by their ids, revoked ones too."""
+        if not (ids := {row.key for row in rows if row.key}):
+            return {}
+        with self.workspace.db.read() as session:
+            return {key.id: key.name for key in session.scalars(select(ApiKey).where(ApiKey.id.in_(ids)))}
 
     def append(
         self, id: str, revision: int, operations: Sequence[Any], key: str = ""

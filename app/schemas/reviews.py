@@ -242,6 +242,7 @@ class OperationOut(BaseModel):
     before: list[Row]
     after: list[Row]
     target: int | None = Field(description="The operation that was undone or redone.")
+    by: str | None = Field(description="The name of the API key that sent it; null where no keys were in use.")
     at: str
 
 

@@ -10,8 +10,11 @@ import pytest
 
 from phonechain.app import samples
 from phonechain.features.annotation import choose_tier, read, tier_segments
+from phonechain.model import ALIGNMENT, pretrained_path
+from phonechain.model.segmental.aligner import PhoneAligner
 from tests.page.conftest import Service, watched
 from tests.page.test_review import check_with_axe, download, drop, ready, until, wait_until_saved
+from tests.page.test_views import ask
 
 pytestmark = [pytest.mark.slow]
 SOUND = samples.AUDIO.read_bytes()
@@ -64,6 +67,34 @@ def test_a_typed_transcript_becomes_a_review(page: Any) -> None:
     grid = read(download(page))
     assert [t.name for t in grid.tiers] == ["words", "phones"]
     assert [s.label for s in tier_segments(grid.tiers[0]) if s.label] == WORDS.split()
+
+
+def test_an_alignment_model_is_chosen(page: Any, service: Service, tmp_path: Path) -> None:
+    own = PhoneAligner.load(pretrained_path(ALIGNMENT))
+    own.temperature_ = 3.0
+    own.save(tmp_path / "own.safetensors")
+    body = (tmp_path / "own.safetensors").read_bytes()
+    made = ask(service, "POST", "models?name=unsure", body, "application/octet-stream")
+    open_align(page)
+    chosen = page.get_by_label("Model for the boundaries")
+    chosen.locator("option", has_text="unsure").wait_for(state="attached")
+    assert chosen.input_value() == "english-alignment"
+    assert page.get_by_label("Model for the labels").locator("option", has_text="alignment").count() == 0
+    certainty = []
+    for name in ("english-alignment", "unsure"):
+        page.goto(service.url)
+        open_align(page)
+        chosen.locator("option", has_text="unsure").wait_for(state="attached")
+        chosen.select_option(name)
+        page.get_by_role("button", name="Try the sample").click()
+        page.wait_for_selector(".uploads li")
+        start(page)
+        ready(page)
+        certainty.append(
+            page.evaluate("phonechainReview.store.files.get(0).answer.boundaries.within.reduce((a, b) => a + b)")
+        )
+    assert certainty[1] < certainty[0]
+    page.evaluate(f"fetch('models/unsure@{made['version']}', {{method: 'DELETE'}})")
 
 
 def test_surer_boundaries_are_drawn_stronger(page: Any) -> None:

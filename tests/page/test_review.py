@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import time
 import urllib.request
@@ -112,6 +113,61 @@ def test_everything_by_keyboard_and_back(page: Any) -> None:
     here = page.evaluate("phonechainReview.timeline.selected")
     page.keyboard.press("ArrowLeft")
     assert page.evaluate("phonechainReview.timeline.selected") == here - 1
+
+
+def test_history_says_what_was_done_and_goes_back_to_it(page: Any, service: Service) -> None:
+    open_sample(page)
+    page.keyboard.press("Shift+H")
+    panel = page.locator(".history")
+    panel.get_by_text("Nothing has been changed yet.").wait_for()
+    assert page.evaluate("document.activeElement.closest('.history') !== null")
+    page.keyboard.press("Escape")
+    assert not panel.is_visible()
+    assert page.evaluate("document.activeElement === phonechainReview.timeline.canvas")
+    chosen = page.evaluate("phonechainReview.selected.id")
+    label = page.evaluate("phonechainReview.current.row[3]")
+    page.keyboard.type("zh")
+    page.keyboard.press("Enter")
+    wait_until_saved(page, 1)
+    page.keyboard.press("Alt+ArrowRight")
+    page.keyboard.press("Enter")
+    wait_until_saved(page, 3)
+    page.get_by_role("button", name="History").click()
+    rows = panel.locator("li")
+    rows.nth(2).wait_for()
+    assert rows.count() == 3
+    texts = rows.all_inner_texts()
+    assert "accepted" in texts[0]
+    assert re.search(r"boundary of \S+ moved by .5 ms", texts[1])
+    assert f"{label} → ZH" in texts[2]
+    assert all("LJ001-0002" in text for text in texts)
+    check_with_axe(page)
+    rows.last.locator(".log-what").click()
+    assert page.evaluate("phonechainReview.selected.id") == chosen
+    page.get_by_role("button", name="Undo back to here (2)").click()
+    wait_until_saved(page, 5)
+    assert [o["kind"] for o in log(page, service)][-2:] == ["undo", "undo"]
+    assert (
+        page.evaluate("phonechainReview.current.row[3]") == "ZH"
+        or page.evaluate("phonechainReview.store.counts().changed") == 1
+    )
+    assert rows.count() == 5
+    assert rows.nth(0).inner_text().startswith("undone: boundary of ")
+    assert [("(undone)" in text) for text in rows.all_inner_texts()] == [False, False, True, True, False]
+    # Further ones come in while it is open; by keyboard an entry's button undoes it.
+    page.locator("canvas").focus()
+    page.keyboard.press("Control+y")
+    wait_until_saved(page, 6)
+    assert "done again: boundary of" in rows.first.inner_text()
+    rows.nth(4).get_by_role("button", name="Undo", exact=True).focus()
+    page.keyboard.press("Enter")
+    wait_until_saved(page, 7)
+    assert page.evaluate("document.activeElement.closest('.history') !== null")
+    page.keyboard.press("Escape")
+    page.reload()
+    ready(page)
+    page.keyboard.press("Shift+H")
+    until(page, "document.querySelectorAll('.history li').length === 7")
 
 
 def test_a_click_is_heard_and_a_boundary_is_dragged(page: Any) -> None:

@@ -66,6 +66,12 @@ def test_a_model_shows_its_card(page: Any) -> None:
     with page.expect_download() as waiting:
         page.get_by_role("button", name="Download").first.click()
     assert waiting.value.suggested_filename.endswith(".safetensors")
+    assert "labels segments" in page.locator(".panel").first.inner_text()
+    page.get_by_label("Show").select_option("alignment")
+    only = page.locator(".panel")
+    only.get_by_text("aligns and recognises").first.wait_for()
+    assert page.get_by_role("heading", name="english-alignment").is_visible()
+    assert all("labels segments" not in text for text in only.all_inner_texts())
 
 
 def test_a_model_is_uploaded_made_the_default_and_deleted(page: Any, service: Service) -> None:

@@ -181,7 +181,8 @@ def history(
     limit: Annotated[int, Query(ge=1, le=10_000, description="Maximum number.")] = 10_000,
 ) -> dict[str, Any]:
     """The operations in order, for windows that have to catch up."""
-    return documents.log_to_json(*reviews.operations(id, after, limit))
+    state, rows = reviews.operations(id, after, limit)
+    return documents.log_to_json(state, rows, reviews.key_names(rows))
 
 
 @router.post(
@@ -192,7 +193,8 @@ def history(
 )
 def operate(id: str, asked: Operations, request: Request, reviews: ReviewsDep) -> dict[str, Any]:
     """All operations are carried out, or none. 409 if the review is not at the revision in the request."""
-    return documents.log_to_json(*reviews.append(id, asked.revision, asked.operations, caller_id(request)))
+    state, rows = reviews.append(id, asked.revision, asked.operations, caller_id(request))
+    return documents.log_to_json(state, rows, reviews.key_names(rows))
 
 
 def _blob(workspace: Workspace, digest: str, media_type: str) -> Response:

@@ -9,6 +9,8 @@ import { fillModels, postForm, Uploads, wordsOf } from "./uploads.js";
 /** @typedef {import("./drop.js").Pair} Pair */
 
 const SOURCES = /** @type {const} */ (["words", "phones", "boundaries", "nothing"]);
+/** The alignment model that the service has always. */
+const ALIGNER = "english-alignment";
 const SAMPLE_TEXT = "in being comparatively modern";
 
 /** @param {HTMLElement} main */
@@ -23,6 +25,7 @@ export async function openAlign(main) {
   let uploads = null;
 
   const models = h("select", null, h("option", { value: "default" }, "default"));
+  const aligners = h("select", null, h("option", { value: ALIGNER }, ALIGNER));
   const source = h("select", { onchange: () => show() }, SOURCES.map((one) => h("option", { value: one }, t(`align.from.${one}`))));
   const text = h("textarea", { rows: 2, maxLength: 200_000, oninput: () => show(), placeholder: t("align.text.words") });
   const dictionary = h("select", { onchange: () => show() }, h("option", { value: "english" }, t("align.dictionary.english")), h("option", { value: "own" }, t("align.dictionary.own")));
@@ -49,7 +52,7 @@ export async function openAlign(main) {
   append(page, [h("div", { class: "lead" }, h("h1", null, t("align.title")), h("p", null, t("align.lead"))), zone,
     h("div", { class: "options-grid" },
       h("label", { class: "filter" }, h("span", null, t("align.from")), source), dictionaryField, languageField,
-      h("label", { class: "filter" }, h("span", null, t("align.model")), models), spreadField, ownField, textField, refining, experiment),
+      h("label", { class: "filter" }, h("span", null, t("align.aligner")), aligners), h("label", { class: "filter" }, h("span", null, t("align.model")), models), spreadField, ownField, textField, refining, experiment),
     list, h("div", { class: "row" }, start, jobField), after]);
   fill(main, page);
 
@@ -124,8 +127,8 @@ export async function openAlign(main) {
     fill(after, h("p", { class: "soft", role: "status" }, t("align.job.sending", { count: number(todo.length) })), h("progress", { "aria-label": t("align.job") }));
     try {
       const form = new FormData();
-      form.set("job", JSON.stringify(from === "nothing" ? { kind: "recognize" } : {
-        kind: "align", phones: from === "phones", ...(from === "boundaries" ? { refine: true, spread: Number(spread.value) / 1000 } : {}),
+      form.set("job", JSON.stringify(from === "nothing" ? { kind: "recognize", model: aligners.value } : {
+        kind: "align", model: aligners.value, phones: from === "phones", ...(from === "boundaries" ? { refine: true, spread: Number(spread.value) / 1000 } : {}),
         ...(from === "words" ? { language: language.value.trim(), ...(ownDictionary() ? { dictionary: await ownDictionary().text() } : {}) } : {}),
       }));
       // A folder that all have in common is the corpus; those below it are speakers.
@@ -163,9 +166,9 @@ export async function openAlign(main) {
     const typed = from === "boundaries" ? "" : from === "phones" && transcript && /\.(txt|lab)$/i.test(transcript.name) ? await transcript.file.text() : transcript ? "" : text.value;
     let found;
     try {
-      found = from === "nothing" ? await postForm("recognize", { audio: sound })
+      found = from === "nothing" ? await postForm("recognize", { audio: sound, model: aligners.value })
         : await postForm("align", {
-          audio: sound, transcript: typed ? null : transcript, text: typed, phones: from === "phones" ? "true" : "",
+          audio: sound, model: aligners.value, transcript: typed ? null : transcript, text: typed, phones: from === "phones" ? "true" : "",
           dictionary: ownDictionary(), refine: from === "boundaries" ? "true" : "", spread: from === "boundaries" ? String(Number(spread.value) / 1000) : "", language: from === "words" ? language.value.trim() : "",
         });
     } catch (error) {
@@ -180,5 +183,9 @@ export async function openAlign(main) {
   }
 
   show();
-  fillModels(models, await get("models").catch(() => ({ models: [] })));
+  /** @param {string} kind */
+  const known = (kind) => get(`models?kind=${kind}`).catch(() => ({ models: [] }));
+  const [labelling, alignment] = await Promise.all([known("labelling"), known("alignment")]);
+  fillModels(models, labelling);
+  fillModels(aligners, alignment, ALIGNER);
 }

@@ -1,4 +1,5 @@
 // Requests to the service. A refusal becomes a Problem with the service's own words.
+import { t } from "./i18n.js";
 
 /** An error of the service (RFC 9457), or of the way to it. */
 export class Problem extends Error {
@@ -52,7 +53,7 @@ export async function request(method, path, options = {}) {
     response = await fetch(path, { method, headers, body, signal: options.signal ?? null, credentials: "same-origin" });
   } catch (error) {
     if (error instanceof DOMException && error.name === "AbortError") throw error;
-    throw new Problem({ status: 0, detail: "The service does not answer." });
+    throw new Problem({ status: 0, detail: t("error.away") });
   }
   if (!response.ok) {
     const isProblem = (response.headers.get("content-type") ?? "").includes("problem+json");

@@ -105,5 +105,5 @@ export async function openHome(main, model = "") {
   }
 
   await load();
-  fillModels(models, await get("models").catch(() => ({ models: [] })), options.model);
+  fillModels(models, await get("models?kind=labelling").catch(() => ({ models: [] })), options.model);
 }

@@ -4,17 +4,20 @@ import { fill, h } from "./dom.js";
 import { number, t, when } from "./i18n.js";
 import { facts } from "./jobs.js";
 
+const KINDS = /** @type {const} */ (["", "labelling", "alignment"]);
+
 /** @param {HTMLElement} main */
 export async function openModels(main) {
   document.title = `${t("nav.models")} · Phonechain`;
   const list = h("div", { class: "models" });
+  const kind = h("select", { onchange: () => void load().catch(refused) }, KINDS.map((one) => h("option", { value: one }, t(`models.kind.${one}`))));
   const note = h("div", { role: "status" });
   const input = h("input", { type: "file", hidden: true, accept: ".safetensors", onchange: () => void upload(input.files[0]) });
-  fill(main, h("div", { class: "sheet" }, h("h1", null, t("nav.models")), h("p", { class: "soft" }, t("models.lead")), h("div", { class: "row" }, h("button", { onclick: () => input.click() }, t("models.upload")), input), note, list));
+  fill(main, h("div", { class: "sheet" }, h("h1", null, t("nav.models")), h("p", { class: "soft" }, t("models.lead")), h("div", { class: "row" }, h("button", { onclick: () => input.click() }, t("models.upload")), input, h("label", { class: "filter" }, h("span", null, t("models.kind")), kind)), note, list));
 
   async function load() {
-    const { models, aliases } = await get("models");
-    fill(list, models.map((/** @type {any} */ model) => card(model, aliases)));
+    const { models, aliases } = await get(kind.value ? `models?kind=${kind.value}` : "models");
+    fill(list, models.length > 0 ? models.map((/** @type {any} */ model) => card(model, aliases)) : h("p", { class: "soft" }, t("models.none")));
   }
 
   /**
@@ -31,7 +34,7 @@ export async function openModels(main) {
     const details = h("details", { ontoggle: () => details.open && body.children.length === 0 && void show() }, h("summary", null, t("models.card")), body);
     const rest = () => fill(actions,
       h("button", { onclick: () => void download(`${path}/file`).catch(refused) }, t("models.file")),
-      stored && !own.includes("default") && h("button", { onclick: () => void act("PUT", "aliases/default", { model: exact }) }, t("models.default")),
+      stored && model.kind === "labelling" && !own.includes("default") && h("button", { onclick: () => void act("PUT", "aliases/default", { model: exact }) }, t("models.default")),
       stored && h("button", { class: "danger", onclick: () => {
         fill(actions, h("span", null, t("models.delete.sure", { name: exact })), h("button", { class: "danger", onclick: () => void act("DELETE", path) }, t("home.delete.yes")), h("button", { onclick: rest }, t("home.delete.no")));
         actions.querySelector("button")?.focus();
@@ -47,7 +50,7 @@ export async function openModels(main) {
     rest();
     return h("article", { class: "panel" },
       h("h2", null, model.name, own.map((alias) => h("span", { class: "mark done" }, alias))),
-      h("p", { class: "soft" }, [model.title, model.version, t("models.labels", { count: number(model.labels) }), stored && when(model.created)].filter(Boolean).join(" · ")),
+      h("p", { class: "soft" }, [t(`models.${/** @type {"labelling" | "alignment"} */ (model.kind)}`), model.title, model.version, t("models.labels", { count: number(model.labels) }), stored && when(model.created)].filter(Boolean).join(" · ")),
       details, actions);
   }
 

@@ -38,6 +38,7 @@ export function paintFoot(view) {
     h("label", { class: "check" }, h("input", { type: "checkbox", checked: view.autoplay, onchange: (/** @type {any} */ event) => (view.autoplay = event.target.checked), data: { foot: "auto" } }), t("tool.auto")),
     h("button", { onclick: () => view.do("undo"), disabled: !store.canUndo, data: { foot: "undo" } }, icon("undo"), t("foot.undo")),
     h("button", { onclick: () => view.do("redo"), disabled: !store.canRedo, data: { foot: "redo" } }, icon("redo"), t("foot.redo")),
+    h("button", { onclick: () => view.do("history"), title: t("foot.history.help"), data: { foot: "history" } }, icon("history"), t("foot.history")),
     h("button", { onclick: (/** @type {any} */ event) => void view.train(event.currentTarget), disabled: reviewed === 0, title: t("foot.train.help"), data: { foot: "train" } }, icon("train"), t("foot.train")),
     h("a", { class: "button", href: `#/next/${store.id}`, title: t("foot.next.help"), data: { foot: "next" } }, icon("next"), t("foot.next")),
     h("button", { class: "primary", onclick: () => void view.download(), title: t("foot.download.help"), data: { foot: "download" } }, icon("download"), t("foot.download")),

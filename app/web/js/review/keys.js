@@ -56,6 +56,7 @@ export function bindKeys(view) {
     if (key === "Home") return done("whole");
     if (event.shiftKey && key === "S") return done("split");
     if (event.shiftKey && key === "M") return done("merge");
+    if (event.shiftKey && key === "H") return done("history");
     if (event.shiftKey && key === "L") return done("loop");
     if (event.shiftKey && key === "D") return done("slower");
     if (/^[1-9]$/.test(key)) return done("nth", Number(key) - 1);
@@ -66,7 +67,7 @@ export function bindKeys(view) {
 const KEYS = /** @type {const} */ ([
   ["Enter", "help.Enter"], ["a … z", "help.letter"], ["F2", "help.F2"], ["1 … 8", "help.digit"], ["Backspace", "help.Backspace"], ["Tab", "help.Tab"],
   ["Shift Tab", "help.ShiftTab"], ["Space", "help.Space"], ["← →", "help.arrows"], ["↑ ↓", "help.zoom"], ["Page ↑ ↓", "help.list"], ["Alt ← →", "help.altarrows"],
-  ["Shift S", "help.split"], ["Shift M", "help.merge"], ["Ctrl Z, Ctrl Y", "help.undo"], ["Shift L, Shift D", "help.loop"], ["Escape", "help.escape"], ["?", "help.help"],
+  ["Shift S", "help.split"], ["Shift M", "help.merge"], ["Ctrl Z, Ctrl Y", "help.undo"], ["Shift H", "help.history"], ["Shift L, Shift D", "help.loop"], ["Escape", "help.escape"], ["?", "help.help"],
 ]);
 
 /**

@@ -4,6 +4,7 @@ import { append, fill, h } from "../dom.js";
 import { posterior, t } from "../i18n.js";
 import { Player, Sound } from "../sound.js";
 import { paintFoot, paintTools, SPEEDS } from "./bars.js";
+import { History } from "./history.js";
 import { Inspector } from "./inspector.js";
 import { trainReview } from "../train/next.js";
 import { bindKeys, helpPanel } from "./keys.js";
@@ -41,14 +42,15 @@ export class ReviewView {
     this.tools = h("div", { class: "tools", role: "toolbar", "aria-label": t("timeline.label", { name: "" }) });
     this.title = h("h1", { class: "cut" });
     this.help = helpPanel(() => this.toggleHelp(false));
+    this.history = new History(this);
     this.element = h("div", { class: "review" }, this.list.element,
       h("section", { class: "stage", "aria-label": "Timeline" }, h("div", { class: "stage-head" }, this.title, this.tools), h("div", { class: "stage-body" }, this.timeline.canvas), this.box.element, h("p", { class: "visually-hidden", id: "timeline-help" }, t("timeline.help"))),
-      this.inspector.element, this.foot, this.help);
+      this.inspector.element, this.foot, this.help, this.history.element);
     this.timeline.observer.observe(/** @type {Element} */ (this.timeline.canvas.parentElement));
     this.timeline.canvas.setAttribute("aria-describedby", "timeline-help");
     this.#listen();
-    this.#paintTools();
-    this.#paintFoot();
+    paintTools(this);
+    paintFoot(this);
     bindKeys(this);
     const first = this.list.nextDoubtful(null) ?? firstOf(store);
     if (first) this.select(first, false);
@@ -59,7 +61,7 @@ export class ReviewView {
     const { store, timeline, list, inspector, player } = this;
     const signal = this.abort.signal;
     store.addEventListener("change", (event) => this.#changed(/** @type {CustomEvent} */ (event).detail), { signal });
-    store.addEventListener("state", () => this.#paintFoot(), { signal });
+    store.addEventListener("state", () => paintFoot(this), { signal });
     store.addEventListener("refused", (event) => this.say(/** @type {CustomEvent} */ (event).detail.message, true), { signal });
     store.addEventListener("conflict", () => this.say(t("foot.conflict")), { signal });
     list.addEventListener("fill", () => void this.#fill(), { signal });
@@ -74,7 +76,7 @@ export class ReviewView {
       });
     }, { signal });
     inspector.addEventListener("act", (event) => this.do(/** @type {CustomEvent} */ (event).detail.name, /** @type {CustomEvent} */ (event).detail.value), { signal });
-    player.addEventListener("change", () => this.#paintTools(), { signal });
+    player.addEventListener("change", () => paintTools(this), { signal });
     window.addEventListener("focus", () => void (store.queue.length === 0 && store.catchUp().catch(() => {})), { signal });
     window.addEventListener("beforeunload", (event) => store.queue.length > 0 && event.preventDefault(), { signal });
   }
@@ -207,12 +209,13 @@ export class ReviewView {
       case "doubtful": return this.list.move(value);
       case "zoom": return this.timeline.zoom(value);
       case "whole": return this.timeline.setView(0, this.timeline.duration);
-      case "undo": return void (this.store.canUndo && this.#back("undo"));
-      case "redo": return void (this.store.canRedo && this.#back("redo"));
+      case "undo": return void (this.store.canUndo && this.back("undo"));
+      case "redo": return void (this.store.canRedo && this.back("redo"));
+      case "history": return this.history.toggle();
       case "loop":
         this.player.loop = !this.player.loop;
         this.player.element.loop = this.player.loop;
-        return this.#paintTools();
+        return paintTools(this);
       case "slower": {
         const at = SPEEDS.indexOf(this.player.speed);
         return this.setSpeed(SPEEDS[(at + 1) % SPEEDS.length] ?? 1);
@@ -287,11 +290,12 @@ export class ReviewView {
     await this.act({ op: "move", file: found.file.number, segment: id, edge, time });
   }
 
-  /** @param {"undo" | "redo"} op */
-  async #back(op) {
+  /** Undo or redo; null where that was refused. @param {"undo" | "redo"} op */
+  async back(op) {
     const done = await this.act({ op });
     const first = done?.after[0] ?? done?.before[0];
     if (first) this.select({ file: done.file, id: first[0] }, false);
+    return done;
   }
 
   /** @param {any[]} operations */
@@ -305,22 +309,14 @@ export class ReviewView {
     this.inspector.show(found);
     this.list.update();
     this.timeline.changed();
-    this.#paintFoot();
+    paintFoot(this);
   }
 
   /** @param {number} speed */
   setSpeed(speed) {
     this.player.speed = speed;
     this.player.element.playbackRate = speed;
-    this.#paintTools();
-  }
-
-  #paintTools() {
     paintTools(this);
-  }
-
-  #paintFoot() {
-    paintFoot(this);
   }
 
   async download() {
@@ -355,7 +351,7 @@ export class ReviewView {
    */
   say(message, bad = false) {
     this.message = message;
-    this.#paintFoot();
+    paintFoot(this);
     if (bad) this.foot.querySelector(".message")?.classList.add("bad");
   }
 

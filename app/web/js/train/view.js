@@ -162,7 +162,7 @@ export function region(name, table) {
  * @param {ReturnType<typeof mergeTable>} merge
  */
 async function showForm(corpus, place, merge) {
-  const [{ models }, { presets }] = await Promise.all([get("models"), get("presets")]);
+  const [{ models }, { presets }] = await Promise.all([get("models?kind=labelling"), get("presets")]);
   const names = [...new Set(models.map((/** @type {any} */ one) => one.name))];
   const start = h("select", { onchange: () => (system.parentElement.hidden = start.value !== "") },
     names.map((name) => h("option", { value: name, selected: name === "default" }, t("train.start.model", { name }))), h("option", { value: "" }, t("train.start.anew")));
