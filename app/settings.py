@@ -58,7 +58,10 @@ class Settings(BaseSettings):
         None, "path", "Model file served as `default`; unset serves the model shipped with the package."
     )
     models: Path | None = _setting(
-        None, "path", "Folder of additional model files, each served under its file name without `.safetensors`."
+        None,
+        "path",
+        "Folder of additional model files, labelling and alignment models, each served under its file name without "
+        "`.safetensors`. A file `english-alignment.safetensors` replaces the shipped alignment model.",
     )
     max_body_bytes: ByteSize = _setting(
         ByteSize(64 * 2**20),

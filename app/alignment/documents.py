@@ -7,7 +7,7 @@ from typing import Any
 from phonechain.app.alignment.pipeline import AlignedRecording
 from phonechain.features.errors import Notice
 from phonechain.model.segmental.aligner import PhoneAligner
-from phonechain.model.segmental.answers import AlignedPhone, AlignedWord, Recognition
+from phonechain.model.segmental.answers import AlignedPhone, AlignedWord, Recognition, WorstFit
 
 
 def to_json(name: str, aligner: PhoneAligner, done: AlignedRecording | Recognition) -> dict[str, Any]:
@@ -27,12 +27,20 @@ def to_json(name: str, aligner: PhoneAligner, done: AlignedRecording | Recogniti
         "transcript": {
             "log_posterior": _round(answer.log_posterior),
             "log_posterior_per_phone": _round(answer.log_posterior_per_phone),
+            "worst": None if answer.worst is None else _worst_to_json(answer.worst),
         },
         "words": [_word_to_json(w) for w in answer.words],
         "segments": [_phone_to_json(p) for p in answer.phones],
         "unmatched": [{"start": u.start, "end": u.end, "text": u.text} for u in answer.unmatched],
         "warnings": [notice.as_dict() for notice in _unique(done.notices)],
     }
+
+
+def _worst_to_json(worst: WorstFit) -> dict[str, Any]:
+    return {
+        "text": worst.text, "start": worst.start, "end": worst.end, "posterior": _round(worst.posterior),
+        "segments": list(range(*worst.phones)),
+    }  # fmt: skip
 
 
 def _phone_to_json(p: AlignedPhone) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 from typing import Literal
 
@@ -13,10 +14,11 @@ from phonechain.features.annotation.base import ANSWER, POSTERIOR, Tier
 from phonechain.features.annotation.encoding import decode as decode_text
 from phonechain.features.annotation.tiers import is_phone_tier
 from phonechain.features.audio.reader import Audio, decode
-from phonechain.features.errors import Notice, TranscriptError, UnrecognisedAnnotation
+from phonechain.features.errors import Notice, PhoneSetError, TranscriptError, UnrecognisedAnnotation
 from phonechain.features.segments import Segment
 from phonechain.model.segmental.aligner import PhoneAligner
 from phonechain.model.segmental.answers import Alignment, Recognition
+from phonechain.model.segmental.progress import Progress, go_on
 
 WORD_TIERS = (
     "words",
@@ -68,8 +70,12 @@ def align(
     tier: str | None = None,
     refine: bool = False,
     spread: float = 0.03,
+    progress: Progress = go_on,
 ) -> AlignedRecording:
     """Align a recording to a transcript, or to a tier of an annotation, whose times count with `refine` alone.
+
+    Between the windows of a long recording `progress` is called with the share of the work that is done; what it raises
+    ends the work.
 
     Raises:
         PhonechainError: whatever is wrong with the sound, the words or their phones.
@@ -77,25 +83,38 @@ def align(
     if isinstance(source, str):
         if refine:
             raise TranscriptError("expected an annotation with boundaries to refine, got plain text", pointer="text")
-        words = pronouncer.words(source)
-        answer = aligner.align(audio, words)
-        notices = (*audio.notices, *list_guesses(words), *check_length(answer, aligner.silence), *answer.notices)
-        return AlignedRecording(answer, "words", notices=notices)
+        answer, told = _align_words(aligner, audio, source, pronouncer, progress)
+        return AlignedRecording(answer, "words", notices=(*audio.notices, *told))
     source = at_rate_of(source, audio.source_rate or audio.rate)
     chosen, told = choose_tier(source, aligner, tier)
     segments = notation.tier_segments(chosen)
     found: tuple[Notice, ...] = (*audio.notices, *source.notices, *told)
     if refine:
-        answer = aligner.refine(audio, segments, spread=spread)
+        answer = aligner.refine(audio, segments, spread=spread, progress=progress)
         return AlignedRecording(answer, "refine", source, chosen, (*found, *answer.notices))
     if holds_phones(aligner, chosen):
         labels = [s.label for s in segments if s.label is not None or aligner.silence is not None]
-        answer = aligner.align_phones(audio, [label or str(aligner.silence) for label in labels])
+        spelled = [label or str(aligner.silence) for label in labels]
+        answer = aligner.align_phones(audio, spelled, progress=progress)
         return AlignedRecording(answer, "phones", source, chosen, (*found, *answer.notices))
-    words = pronouncer.words(" ".join(s.label for s in segments if s.label is not None))
-    answer = aligner.align(audio, words)
-    notices = (*found, *list_guesses(words), *check_length(answer, aligner.silence), *answer.notices)
-    return AlignedRecording(answer, "words", source, chosen, notices)
+    text = " ".join(s.label for s in segments if s.label is not None)
+    answer, told = _align_words(aligner, audio, text, pronouncer, progress)
+    return AlignedRecording(answer, "words", source, chosen, (*found, *told))
+
+
+def _align_words(
+    aligner: PhoneAligner, audio: Audio, text: str, pronouncer: Pronouncer, progress: Progress
+) -> tuple[Alignment, tuple[Notice, ...]]:
+    """The alignment of a text, with what is to be said of it. Raises as `align`."""
+    words = pronouncer.words(text)
+    try:
+        answer = aligner.align(audio, words, progress=progress)
+    except PhoneSetError as error:
+        if not pronouncer.as_phones:
+            name = pronouncer.dictionary.name
+            error.args = (f"the pronunciations of {name} are not of this model's language or phone set: {error}",)
+        raise
+    return answer, (*list_guesses(words), *check_length(answer, aligner.silence), *answer.notices)
 
 
 def at_rate_of(source: Annotation, rate: int) -> Annotation:
@@ -125,9 +144,9 @@ def check_length(answer: Alignment, silence: str | None) -> tuple[Notice, ...]:
     return (Notice("transcript-short", message, "text", round(seconds, 2), round(SHORT * answer.duration, 2)),)
 
 
-def recognize(aligner: PhoneAligner, audio: Audio) -> Recognition:
-    """The phones of a recording and their boundaries, with the notices of its sound."""
-    answer = aligner.recognize(audio)
+def recognize(aligner: PhoneAligner, audio: Audio, *, progress: Progress = go_on) -> Recognition:
+    """The phones of a recording and their boundaries, with the notices of its sound; `progress` as for `align`."""
+    answer = aligner.recognize(audio, progress=progress)
     return replace(answer, notices=(*audio.notices, *answer.notices))
 
 
@@ -167,38 +186,58 @@ def read_source(
         return decode_text(data)[0]
 
 
+NOT_IN_TRANSCRIPT = "(not in the transcript)"
+"""The label of sound without text in the tier of what does not match."""
+
+
 def to_annotation(done: AlignedRecording | Recognition, duration: float) -> Annotation:
     """The answer as an annotation: every tier of the input, then words, those guessed, phones, and how certain they are.
 
-    "<phones> posterior" has each label's posterior, "<phones> certainty" the probability that its start is within 20 ms.
+    "PHONES posterior" has each label's posterior, "PHONES certainty" the probability that its start is within 20 ms, and
+    "PHONES interval" the two times (s) between which that lies with 90 %. "transcript posterior" says how well the transcript
+    fits, and where worst; "unmatched", what does not match at all.
     """
     answer = done.alignment if isinstance(done, AlignedRecording) else done
     source = done.annotation if isinstance(done, AlignedRecording) else None
     kept = [] if source is None else list(source.tiers)
-    taken = {t.name for t in kept}
-
-    def free(name: str) -> str:
-        k, found = 2, name
-        while found in taken:
-            found, k = f"{name} ({k})", k + 1
-        taken.add(found)
-        return found
-
     own: list[Tier] = []
+
+    def add(name: str, entries: list[Segment]) -> str:
+        """Add a tier; its name is numbered where there is one of that name."""
+        taken = {t.name for t in (*kept, *own)}
+        free = next(n for k in count(1) if (n := name if k == 1 else f"{name} ({k})") not in taken)
+        own.append(Tier(free, "interval", entries))
+        return free
+
+    def name_of(base: str) -> str:
+        return base + ANSWER if any(t.name == base for t in kept) else base
+
     if isinstance(answer, Alignment) and answer.words:
-        base = "words" if "words" not in taken else "words" + ANSWER
-        own.append(Tier(free(base), "interval", [Segment(w.start, w.end, w.written) for w in answer.words]))
+        words = add(name_of("words"), [Segment(w.start, w.end, w.written) for w in answer.words])
         if any(w.guessed for w in answer.words):
-            guessed = [Segment(w.start, w.end, w.written) for w in answer.words if w.guessed]
-            own.append(Tier(free(own[-1].name + " guessed"), "interval", guessed))
-    phones = "phones" if "phones" not in taken else "phones" + ANSWER
-    own.append(Tier(free(phones), "interval", answer.segments))
-    posterior = [Segment(p.start, p.end, f"{p.posterior:.4f}") for p in answer.phones]
-    certainty = [Segment(p.start, p.end, f"{p.within:.4f}") for p in answer.phones]
-    own.append(Tier(free(own[-1].name + POSTERIOR), "interval", posterior))
-    own.append(Tier(free(own[-2].name + " certainty"), "interval", certainty))
+            add(words + " guessed", [Segment(w.start, w.end, w.written) for w in answer.words if w.guessed])
+    phones = add(name_of("phones"), answer.segments)
+    for kind, texts in (
+        (POSTERIOR, [f"{p.posterior:.4f}" for p in answer.phones]),
+        (" certainty", [f"{p.within:.4f}" for p in answer.phones]),
+        (" interval", [f"{p.start_low:.4f} {p.start_high:.4f}" for p in answer.phones]),
+    ):
+        add(phones + kind, [Segment(p.start, p.end, text) for p, text in zip(answer.phones, texts, strict=True)])
+    if isinstance(answer, Alignment):
+        add("transcript" + POSTERIOR, [Segment(0.0, answer.duration, describe_fit(answer))])
+        lost = [Segment(u.start, u.end, u.text or NOT_IN_TRANSCRIPT) for u in answer.unmatched if u.end > u.start]
+        if lost:
+            add("unmatched", lost)
     end = duration if source is None or source.end is None else max(duration, source.end)
     return Annotation([*kept, *own], "textgrid" if source is None else source.format, 0.0, end)
+
+
+def describe_fit(answer: Alignment) -> str:
+    """The transcript's own posterior, and where it fits worst, as text for people."""
+    text = f"{answer.log_posterior:.1f} nats ({answer.log_posterior_per_phone:.2f} per phone)"
+    if (worst := answer.worst) is None:
+        return text
+    return f"{text}; fits worst at '{worst.text[:40]}', {worst.start:.2f} to {worst.end:.2f} s"
 
 
 def render(
@@ -210,9 +249,9 @@ def render(
     whole = to_annotation(done, duration)
     if notation.FORMATS[format].flat:
         answer = done.alignment if isinstance(done, AlignedRecording) else done
-        names = {t.name for t in whole.tiers[-3:]}
-        whole = replace(whole, tiers=[t for t in whole.tiers if t.name in names and not t.name.endswith("certainty")])
-        assert len(whole.tiers[0].entries) == len(answer.phones)
+        before = 0 if not isinstance(done, AlignedRecording) or done.annotation is None else len(done.annotation.tiers)
+        first = next(n for n, t in enumerate(whole.tiers) if n >= before and t.entries == answer.segments)
+        whole = replace(whole, tiers=whole.tiers[first : first + 2])
     return conversion.render(whole, format, rate=rate, recording=recording)
 
 

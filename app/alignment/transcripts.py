@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -65,7 +66,12 @@ class Pronouncer:
         listed = _join_words(missing, SHOWN)
         count = "1 word of the transcript is" if len(missing) == 1 else f"{len(missing)} words of the transcript are"
         it, them = ("it", "it") if len(missing) == 1 else ("they", "them")
-        if self.oov == "guess":
+        if (script := _foreign_script(missing)) is not None and self.dictionary.name == dictionaries.CMUDICT:
+            way = (
+                f"{it} {'is' if len(missing) == 1 else 'are'} written in {script} letters, and {self.dictionary.name} is "
+                "English: for another language give a dictionary and a model of that language"
+            )
+        elif self.oov == "guess":
             way = f"{it} cannot be guessed from English letters: give a dictionary that has {them}, or spell {them} differently"
         elif self.dictionary.name == dictionaries.CMUDICT:
             way = f"give a dictionary that has {them}, or let {them} be guessed (oov=guess)"
@@ -75,6 +81,12 @@ class Pronouncer:
             f"{count} not in {self.dictionary.name}: {listed}; {way}",
             pointer="text", value=len(missing), details={"missing": list(missing)},
         )  # fmt: skip
+
+
+def _foreign_script(words: Sequence[str]) -> str | None:
+    """The script in which all of these words are written, unless it is Latin: "Cyrillic"; None where they differ."""
+    names = {unicodedata.name(c, "").split(" ")[0] for w in words for c in w if c.isalpha()}
+    return names.pop().capitalize() if len(names) == 1 and "LATIN" not in names else None
 
 
 def pronouncer_of(

@@ -6,6 +6,8 @@ One recording is aligned here, a folder of them in `align_folder`. `phonechain r
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from phonechain.features.audio.reader import Audio
     from phonechain.model.segmental.aligner import PhoneAligner
     from phonechain.model.segmental.answers import AlignedPhone, Recognition
+    from phonechain.model.segmental.progress import Progress
 
 ModelOption = Annotated[str, typer.Option("--model", "-m", help="Alignment model file, or default for English.")]
 FormatOption = Annotated[
@@ -74,19 +77,19 @@ def align(
     within 20 ms of the one found.
     """
     common.check_output(table)
-    aligner = load_aligner(model)
-    speaker = load_pronouncer(dictionary, language, phones, oov)
     chosen = parse_channel(channel)
     if audio.is_dir():
-        from phonechain.app.cli.align_folder import align_folder
+        from phonechain.app.cli.align_folder import Speech, align_folder
 
         if transcript is not None or text is not None:
             raise SettingsError(
                 f"expected no transcript with {audio}: in a folder, each is read from beside its recording"
             )
         how = {"tier": tier, "refine": refine, "spread": spread}
-        align_folder(audio, out, aligner, speaker, format, how, chosen, doubtful, table)
+        speech = Speech(dictionary, language, phones, oov)
+        align_folder(audio, out, model, speech, format, how, chosen, doubtful, table)
         return
+    aligner, speaker = load_aligner(model), load_pronouncer(dictionary, language, phones, oov)
     common.check_file(audio, "a sound file")
     if (transcript is None) == (text is None):
         got = "neither" if text is None else "both"
@@ -100,15 +103,16 @@ def align(
     if transcript is not None:
         common.check_file(transcript, "a transcript or an annotation file")
         source = pipeline.read_source(transcript.read_bytes(), transcript.name, utterance=audio.stem)
-    done = pipeline.align(aligner, sound, source, speaker, tier=tier, refine=refine, spread=spread)
+    with show_progress(sound) as progress:
+        done = pipeline.align(
+            aligner, sound, source, speaker, tier=tier, refine=refine, spread=spread, progress=progress
+        )
     common.warn(done.notices)
     print_answer(done, wanted, out, aligner, model, sound, audio)
     if doubtful or table is not None:
-        from phonechain.app.cli.align_folder import Rows
+        from phonechain.app.cli.align_folder import Ranking, list_rows
 
-        rows = Rows()
-        rows.add(str(audio), done.alignment)
-        rows.finish(doubtful, table)
+        Ranking(list_rows(str(audio), done.alignment)).finish(doubtful, table)
 
 
 def recognize(
@@ -129,9 +133,18 @@ def recognize(
     from phonechain.app.alignment import pipeline
 
     sound = pipeline.read_audio(audio, aligner, parse_channel(channel))
-    done = pipeline.recognize(aligner, sound)
+    with show_progress(sound) as progress:
+        done = pipeline.recognize(aligner, sound, progress=progress)
     common.warn(done.notices)
     print_answer(done, wanted, out, aligner, model, sound, audio)
+
+
+@contextmanager
+def show_progress(sound: Audio) -> Iterator[Progress]:
+    """How far the work on a long recording is: a bar, or off a terminal a line every ten seconds."""
+    minutes = max(1, round(sound.duration / 60))
+    with common.bars(every=10.0) as bars:
+        yield lambda share: bars.update("minutes of sound", int(minutes * share), minutes)
 
 
 def load_aligner(model: str) -> PhoneAligner:
@@ -210,7 +223,7 @@ def _table(done: AlignedRecording | Recognition) -> str:
 
     from rich.console import Console
 
-    from phonechain.app.alignment.pipeline import AlignedRecording
+    from phonechain.app.alignment.pipeline import AlignedRecording, describe_fit
 
     answer = done.alignment if isinstance(done, AlignedRecording) else done
     words = done.alignment.words if isinstance(done, AlignedRecording) else ()
@@ -234,8 +247,7 @@ def _table(done: AlignedRecording | Recognition) -> str:
     text = StringIO()
     Console(file=text, width=200).print(table)
     if isinstance(done, AlignedRecording):
-        each = done.alignment.log_posterior_per_phone
-        text.write(f"log posterior of the transcript: {done.alignment.log_posterior:.1f} nats ({each:.2f} per phone)\n")
+        text.write(f"log posterior of the transcript: {describe_fit(done.alignment)}\n")
     return text.getvalue()
 
 

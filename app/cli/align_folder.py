@@ -6,7 +6,9 @@ import csv
 import io
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,7 +18,7 @@ from phonechain.app.cli import common
 from phonechain.features.corpora import transcripts
 from phonechain.features.corpora.base import NoticeCount
 from phonechain.features.corpora.pairing import read_bytes
-from phonechain.features.errors import AudioError, PhonechainError, SettingsError
+from phonechain.features.errors import AudioError, Notice, PhonechainError, SettingsError
 
 if TYPE_CHECKING:
     from phonechain.app.alignment.pipeline import AlignedRecording
@@ -28,37 +30,61 @@ if TYPE_CHECKING:
 
 COLUMNS = (
     "file", "segment", "start", "end", "label", "word", "within_20_ms", "start_low", "start_high", "posterior",
-    "given_start", "log_posterior_per_phone",
+    "given_start", "log_posterior_per_phone", "log_posterior", "fits_worst", "guessed",
 )  # fmt: skip
 
 EVERY = 10.0
 """Seconds between two lines that say how far it is, where standard error is no terminal."""
 
+MANY = 6
+"""Recordings from which on further processes save more time than they take to start."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A phone with the certainty of its start, its word, and how well the transcript of its recording fits."""
+
+    certainty: float
+    file: str
+    place: int
+    phone: AlignedPhone
+    word: str
+    guessed: bool
+    fits_worst: bool
+    log_posterior: float
+    log_posterior_per_phone: float
+
+
+def list_rows(file: str, answer: Alignment) -> list[Row]:
+    """The rows of a recording; its own start is certain."""
+    worst = () if answer.worst is None else range(*answer.worst.phones)
+    fit = (answer.log_posterior, answer.log_posterior_per_phone)
+    rows = []
+    for n, p in enumerate(answer.phones):
+        word = answer.words[p.word] if p.word is not None and answer.words else None
+        written, guessed = ("", False) if word is None else (word.written, word.guessed)
+        rows.append(Row(p.within if n else 1.0, file, n, p, written, guessed, n in worst, *fit))
+    return rows
+
 
 @dataclass
-class Rows:
+class Ranking:
     """Every phone with the certainty of its start."""
 
-    rows: list[tuple[float, str, int, AlignedPhone, str, float]] = field(default_factory=list)
-    files: int = 0
-
-    def add(self, file: str, answer: Alignment) -> None:
-        self.files += 1
-        for n, p in enumerate(answer.phones):
-            word = answer.words[p.word].written if p.word is not None and answer.words else ""
-            self.rows.append((p.within if n else 1.0, file, n, p, word, answer.log_posterior_per_phone))
+    rows: list[Row] = field(default_factory=list)
 
     def finish(self, doubtful: int, table: Path | None) -> None:
         """Print the first `doubtful`, and write them all."""
-        self.rows.sort(key=lambda row: row[:3])
+        self.rows.sort(key=lambda row: (row.certainty, row.file, row.place))
         if doubtful:
             shown = common.table(
                 "file", ("start", "right"), "label", "word", ("within 20 ms", "right"), ("90 % interval", "right"),
                 title="Least certain boundaries",
             )  # fmt: skip
-            for certainty, file, _, p, word, _ in self.rows[:doubtful]:
+            for row in self.rows[:doubtful]:
+                p = row.phone
                 interval = f"{p.start_low:.3f} to {p.start_high:.3f}"
-                shown.add_row(file, f"{p.start:.3f}", p.label, word, f"{certainty:.2f}", interval)
+                shown.add_row(row.file, f"{p.start:.3f}", p.label, row.word, f"{row.certainty:.2f}", interval)
             common.console().print(shown)
         if table is not None:
             common.write_output(self._csv(), table)
@@ -68,18 +94,57 @@ class Rows:
         out = io.StringIO(newline="")
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow(COLUMNS)
-        for certainty, file, n, p, word, each in self.rows:
+        for row in self.rows:
+            p = row.phone
+            numbers = [f"{v:.6g}" for v in (row.certainty, p.start_low, p.start_high, p.posterior)]
             given = "" if p.given_start is None else p.given_start
-            numbers = [f"{v:.6g}" for v in (certainty, p.start_low, p.start_high, p.posterior)]
-            writer.writerow((file, n, p.start, p.end, p.label, word, *numbers, given, f"{each:.4g}"))
+            fit = (f"{row.log_posterior_per_phone:.4g}", f"{row.log_posterior:.6g}", "yes" if row.fits_worst else "")
+            guessed = "yes" if row.guessed else ""
+            writer.writerow((row.file, row.place, p.start, p.end, p.label, row.word, *numbers, given, *fit, guessed))
         return out.getvalue().encode()
+
+
+@dataclass(frozen=True, slots=True)
+class Speech:
+    """How transcripts become words: the options of the command."""
+
+    dictionary: Path | None
+    language: str
+    phones: bool
+    oov: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What is asked of every recording: the arguments of `align_folder`, checked."""
+
+    root: Path
+    out: Path | None
+    model: str
+    speech: Speech
+    form: str
+    suffix: str
+    options: dict[str, Any]
+    channel: int | Literal["mix"]
+    ranked: bool
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What came of a recording: why it failed, or its phones, and what is to be said of it."""
+
+    recording: TranscribedRecording
+    failure: str | None = None
+    phones: int = 0
+    notices: Sequence[Notice] = ()
+    rows: Sequence[Row] = ()
 
 
 def align_folder(
     root: Path,
     out: Path | None,
-    aligner: PhoneAligner,
-    pronouncer: Pronouncer,
+    model: str,
+    speech: Speech,
     format: str | None,
     options: dict[str, Any],
     channel: int | Literal["mix"],
@@ -92,80 +157,108 @@ def align_folder(
     """
     from phonechain.features.annotation import FORMATS
 
+    form = _check_arguments(root, out, format, doubtful, table)
+    suffix = ".json" if form == "json" else FORMATS[form].suffixes[0].replace(".textgrid", ".TextGrid")
+    _load.cache_clear()  # the file may have changed since this process read it
+    _load(model, speech)
+    found = transcripts.read(root, prefer="annotation" if options.get("refine") else "text")
+    task = Task(root, out, model, speech, form, suffix, options, channel, bool(doubtful) or table is not None)
+    ranking, notices, failed, done, phones = Ranking(), NoticeCount(), 0, 0, 0
+    count, align = len(found.recordings), partial(_align_one, task)
+    with (
+        common.bars(every=EVERY) as bars,
+        common.map_in_processes(align, found.recordings, _count_workers(count)) as outcomes,
+    ):
+        for problem in found.problems:
+            bars.line(f"left out {problem}")
+        for n, outcome in enumerate(outcomes):
+            bars.update("align", n, count)
+            if outcome.failure is not None:
+                failed += 1
+                bars.line(f"failed {outcome.failure}")
+                continue
+            for notice in outcome.notices:
+                if notice.code == "transcript-improbable":
+                    bars.line(f"warning {outcome.recording.transcript}: {notice.message}")
+            notices.add(outcome.recording.audio, [n for n in outcome.notices if n.code != "transcript-improbable"])
+            done += 1
+            phones += outcome.phones
+            ranking.rows += outcome.rows
+        bars.update("align", count, count)
+    common.warn(notices.notices())
+    ranking.finish(doubtful, table)
+    wrong = f"; {common.count_noun(failed, 'file')} could not be used" if failed else ""
+    where = f" to {out}" if out is not None else ""
+    print(f"aligned {phones} phones of {common.count_noun(done, 'recording')}{where}{wrong}", file=sys.stderr)
+    if failed or not done:
+        raise typer.Exit(1 if done else 2)
+
+
+def _check_arguments(root: Path, out: Path | None, format: str | None, doubtful: int, table: Path | None) -> str:
+    """The format asked for. Raises SettingsError."""
+    from phonechain.features.annotation import FORMATS
+
     form = format or "textgrid"
     if form != "json" and form not in FORMATS:
         raise SettingsError(f"--format: expected json or one of {', '.join(FORMATS)} for a folder, got {format!r}")
     if out is None and not doubtful and table is None:
         raise SettingsError("expected --out DIR for a folder (or --doubtful, or --table), got none")
+    if out is not None and out.is_file():
+        raise SettingsError(f"--out: expected a folder, got the file {out}", value=str(out))
     if out is not None and out.resolve().is_relative_to(root.resolve()):
         raise SettingsError(
             f"expected --out outside {root}, got {out}: what is written there would be taken for transcripts"
         )
-    found = transcripts.read(root, prefer="annotation" if options.get("refine") else "text")
-    suffix = ".json" if form == "json" else FORMATS[form].suffixes[0].replace(".textgrid", ".TextGrid")
-    rows, notices, failed = Rows(), NoticeCount(), 0
-    with common.bars(every=EVERY) as bars:
-        for problem in found.problems:
-            bars.line(f"left out {problem}")
-        for n, one in enumerate(found.recordings):
-            bars.update("align", n, len(found.recordings))
-            try:
-                sound, answer = _align(one, aligner, pronouncer, options, channel)
-                if out is not None:
-                    target = out / one.audio.relative_to(root).with_suffix(suffix)
-                    target.parent.mkdir(parents=True, exist_ok=True)
-                    common.write_output(_answer(answer, form, aligner, sound, one.audio), target)
-            except (PhonechainError, OSError) as error:
-                failed += 1
-                file = one.audio if isinstance(error, AudioError) or one.transcript is None else one.transcript
-                bars.line(f"failed {common.file_line(file, error)}")
-                continue
-            except Exception as error:  # whatever it is, the others go on
-                failed += 1
-                bars.line(
-                    f"failed {one.audio}: unexpected {type(error).__name__}: {' '.join(str(error).split())[:200]}"
-                )
-                continue
-            for notice in answer.notices:
-                if notice.code == "transcript-improbable":
-                    bars.line(f"warning {one.transcript}: {notice.message}")
-            notices.add(one.audio, [n for n in answer.notices if n.code != "transcript-improbable"])
-            rows.add(one.audio.relative_to(root).as_posix(), answer.alignment)
-        bars.update("align", len(found.recordings), len(found.recordings))
-    common.warn(notices.notices())
-    rows.finish(doubtful, table)
-    wrong = f"; {common.count_noun(failed, 'file')} could not be used" if failed else ""
-    where = f" to {out}" if out is not None else ""
-    print(
-        f"aligned {len(rows.rows)} phones of {common.count_noun(rows.files, 'recording')}{where}{wrong}",
-        file=sys.stderr,
-    )
-    if failed or not rows.files:
-        raise typer.Exit(1 if rows.files else 2)
+    return form
 
 
-def _align(
-    one: TranscribedRecording,
-    aligner: PhoneAligner,
-    pronouncer: Pronouncer,
-    options: dict[str, Any],
-    channel: int | Literal["mix"],
-) -> tuple[Audio, AlignedRecording]:
-    """Raises PhonechainError, OSError."""
+def _count_workers(recordings: int) -> int:
+    """A process for each core where there are many recordings."""
+    from phonechain.app.settings import cores
+
+    return min(cores(), recordings) if recordings >= MANY else 1
+
+
+@lru_cache(maxsize=1)
+def _load(model: str, speech: Speech) -> tuple[PhoneAligner, Pronouncer]:
+    """Once for each process; one that is forked finds what was loaded before."""
+    from phonechain.app.cli.align import load_aligner, load_pronouncer
+    from phonechain.app.labelling.batcher import set_threads
+
+    set_threads(1)  # each process has a core, and torch's threads do not survive a fork
+    return load_aligner(model), load_pronouncer(speech.dictionary, speech.language, speech.phones, speech.oov)
+
+
+def _align_one(task: Task, one: TranscribedRecording) -> Outcome:
+    """Read, align and write a recording; whatever is wrong with it, the others go on."""
     from phonechain.app.alignment import pipeline
 
+    aligner, pronouncer = _load(task.model, task.speech)
     assert one.transcript is not None
-    source = pipeline.read_source(read_bytes(one.transcript), one.transcript.name, audio=one.audio.stem)
-    sound = pipeline.read_audio(one.audio, aligner, channel)
-    return sound, pipeline.align(aligner, sound, source, pronouncer, **options)
+    try:
+        source = pipeline.read_source(read_bytes(one.transcript), one.transcript.name, audio=one.audio.stem)
+        sound = pipeline.read_audio(one.audio, aligner, task.channel)
+        answer = pipeline.align(aligner, sound, source, pronouncer, **task.options)
+        if task.out is not None:
+            target = task.out / one.audio.relative_to(task.root).with_suffix(task.suffix)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            common.write_output(_answer(answer, task, aligner, sound, one.audio), target, durable=False)
+    except (PhonechainError, OSError) as error:
+        file = one.audio if isinstance(error, AudioError) else one.transcript
+        return Outcome(one, common.file_line(file, error))
+    except Exception as error:
+        return Outcome(one, f"{one.audio}: unexpected {type(error).__name__}: {' '.join(str(error).split())[:200]}")
+    name = one.audio.relative_to(task.root).as_posix()
+    rows = list_rows(name, answer.alignment) if task.ranked else ()
+    return Outcome(one, None, len(answer.alignment.phones), answer.notices, rows)
 
 
-def _answer(answer: AlignedRecording, form: str, aligner: PhoneAligner, sound: Audio, audio: Path) -> bytes:
+def _answer(answer: AlignedRecording, task: Task, aligner: PhoneAligner, sound: Audio, audio: Path) -> bytes:
     """Raises AnnotationError."""
     from phonechain.app.alignment import documents, pipeline
 
-    if form == "json":
-        document = documents.to_json("", aligner, answer)
+    if task.form == "json":
+        document = documents.to_json(Path(task.model).stem, aligner, answer)
         return json.dumps(document, ensure_ascii=False, indent=2).encode() + b"\n"
     rate = sound.source_rate or sound.rate
-    return pipeline.render(answer, form, duration=sound.duration, rate=rate, recording=audio.name)
+    return pipeline.render(answer, task.form, duration=sound.duration, rate=rate, recording=audio.name)

@@ -34,18 +34,20 @@ def models(
 
 
 def _list(as_json: bool) -> None:
-    names = [common.DEFAULT, *(name for name in pretrained_names() if name not in (PRETRAINED, ALIGNMENT))]
-    cards = [{"file": name, **_read_card(name)} for name in names]
+    names = [common.DEFAULT, *(name for name in pretrained_names() if name not in (PRETRAINED, ALIGNMENT)), ALIGNMENT]
+    cards = [
+        {"file": name, **_read_card(name), "kind": "alignment" if name == ALIGNMENT else "labelling"} for name in names
+    ]
     if as_json:
         typer.echo(json.dumps(cards, ensure_ascii=False, indent=2))
         return
-    table = common.table("model", "version", ("labels", "right"), ("weights", "right"), "description")
+    table = common.table("model", "kind", "version", ("labels", "right"), ("weights", "right"), "description")
     for card in cards:
         table.add_row(
-            card["file"], card["version"], str(len(card["labels"])), str(card["parameters"]), card["description"]
-        )
+            card["file"], card["kind"], card["version"], str(len(card["labels"])), str(card["parameters"]),
+            card["description"],
+        )  # fmt: skip
     common.console().print(table)
-    typer.echo(f"for phonechain align: {ALIGNMENT} (phonechain models {ALIGNMENT} prints its card)")
 
 
 def _read_card(model: str) -> dict[str, Any]:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from phonechain.features.audio.reader import Audio
     from phonechain.model.segmental.aligner import PhoneAligner
     from phonechain.model.segmental.answers import Recognition
+    from phonechain.model.segmental.progress import Progress
 
 
 def run(workspace: Workspace, job: Job, lines: Sequence[Line], files: Files, still_wanted: Throttle) -> Part:
@@ -35,6 +36,10 @@ def run(workspace: Workspace, job: Job, lines: Sequence[Line], files: Files, sti
     aligner = execution.load_aligner(workspace, spec["model"]["blob"])
     pronouncer = _pronouncer(workspace, spec) if job.kind == "align" else None
     part = Part()
+
+    def go_on(share: float) -> None:
+        still_wanted()
+
     for line in lines:
         still_wanted()
         try:
@@ -42,9 +47,9 @@ def run(workspace: Workspace, job: Job, lines: Sequence[Line], files: Files, sti
             sound = pipeline.read_audio(data, aligner, options["channel"], max_seconds=longest)
             done: AlignedRecording | Recognition
             if pronouncer is None:
-                done = pipeline.recognize(aligner, sound)
+                done = pipeline.recognize(aligner, sound, progress=go_on)
             else:
-                done = _align(aligner, sound, line, files, pronouncer, options)
+                done = _align(aligner, sound, line, files, pronouncer, options, go_on)
             made = [(file_name(line, format), _render(done, format, sound, line)) for format in options["formats"]]
         except (PhonechainError, OSError) as error:
             part.errors.append(execution.make_file_error(job.id, line.index, line.id, error))
@@ -58,13 +63,15 @@ def run(workspace: Workspace, job: Job, lines: Sequence[Line], files: Files, sti
 
 
 def _align(
-    aligner: PhoneAligner, sound: Audio, line: Line, files: Files, pronouncer: Pronouncer, options: dict[str, Any]
-) -> AlignedRecording:
+    aligner: PhoneAligner, sound: Audio, line: Line, files: Files, pronouncer: Pronouncer, options: dict[str, Any],
+    progress: Progress,
+) -> AlignedRecording:  # fmt: skip
     name = PurePosixPath(line.annotation).name
     source = pipeline.read_source(files.read(line.annotation), name, audio=name_stem(line.audio))
     return pipeline.align(
-        aligner, sound, source, pronouncer, tier=options["tier"], refine=options["refine"], spread=options["spread"]
-    )
+        aligner, sound, source, pronouncer, tier=options["tier"], refine=options["refine"], spread=options["spread"],
+        progress=progress,
+    )  # fmt: skip
 
 
 def _render(done: AlignedRecording | Recognition, format: str, sound: Audio, line: Line) -> bytes:

@@ -44,7 +44,7 @@ LABELS = Table(
 ALIGNMENTS = Table(
     (
         "utterance", "speaker", "split", "start", "end", "label", "word", "guessed", "within_20_ms", "start_low",
-        "start_high", "posterior", "given_start", "log_posterior_per_phone",
+        "start_high", "posterior", "given_start", "log_posterior_per_phone", "log_posterior", "fits_worst",
     ),
     {"doubt": "within_20_ms", "given": "posterior"},
 )  # fmt: skip
@@ -118,10 +118,10 @@ def _csv_lines(workspace: Workspace, parts: Sequence[Shard], table: Table, sort:
     lines = (
         (
             _certainty(segment, table, sort),
-            _csv([{**row, **segment, **_alignment_columns(row, segment)}.get(c, "") for c in table.columns]),
+            _csv([{**row, **segment, **_alignment_columns(row, n)}.get(c, "") for c in table.columns]),
         )
         for row in _rows(workspace, parts)
-        for segment in row["segments"]
+        for n, segment in enumerate(row["segments"])
     )
     if sort == "corpus":
         yield from (line for _, line in lines)
@@ -150,15 +150,18 @@ def _sequence_lines(workspace: Workspace, parts: Sequence[Shard]) -> Iterator[st
                 yield _csv([values[c] for c in SEQUENCES])
 
 
-def _alignment_columns(row: dict[str, Any], segment: dict[str, Any]) -> dict[str, Any]:
+def _alignment_columns(row: dict[str, Any], place: int) -> dict[str, Any]:
     """What a segment of an alignment says in the columns that its row or its word has."""
+    segment, transcript = row["segments"][place], row.get("transcript", {})
     if "start_interval" not in segment:
         return {}
     low, high = segment["start_interval"]
     word = row["words"][segment["word"]] if segment.get("word") is not None and row.get("words") else {}
     return {
         "start_low": low, "start_high": high, "word": word.get("written", ""), "guessed": "yes" if word.get("guessed") else "",
-        "log_posterior_per_phone": row.get("transcript", {}).get("log_posterior_per_phone", ""),
+        "log_posterior_per_phone": transcript.get("log_posterior_per_phone", ""),
+        "log_posterior": transcript.get("log_posterior", ""),
+        "fits_worst": "yes" if place in (transcript.get("worst") or {}).get("segments", ()) else "",
     }  # fmt: skip
 
 

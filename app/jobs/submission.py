@@ -156,7 +156,7 @@ def _align_spec(
                 file.write(data)
             spec["dictionary"] = {"blob": file.digest, "words": len(own)}
         pronouncer_of(own, language=asked.language, phones=asked.phones, oov=asked.oov)
-    return {**spec, "model": models.aligner_file(asked.model, hold).reference()}
+    return {**spec, "model": models.resolve(asked.model, hold, "alignment").reference()}
 
 
 def _train_spec(asked: TrainJob, models: ModelCatalog, hold: Callable[[str], None]) -> dict[str, Any]:

@@ -66,6 +66,8 @@ class Slot:
     def __init__(self, batcher: Batcher) -> None:
         self.size = 0.0
         """Seconds of sound, as far as they are known."""
+        self.ended = False
+        """The request is no longer in progress: perhaps its client has left while a thread works for it."""
         self._batcher = batcher
 
     def enlarge(self, seconds: float) -> None:
@@ -161,6 +163,7 @@ class Batcher:
             slot.size = seconds
             yield slot
         finally:
+            slot.ended = True
             self.shared.in_progress[self._me] -= 1
             self.shared.long[self._me] -= slot.size > LONG
             self._wake()

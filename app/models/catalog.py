@@ -11,15 +11,16 @@ import re
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from phonechain.app.models import repository
+from phonechain.app.models.repository import Kind
 from phonechain.app.ops.shared import Shared
-from phonechain.app.problems.errors import DatabaseAway, InvalidRequest, UnknownModel
+from phonechain.app.problems.errors import DatabaseAway, UnknownModel
 from phonechain.app.settings import Settings
 from phonechain.app.storage.tables import ModelVersion
 from phonechain.app.storage.workspace import Workspace
@@ -29,21 +30,53 @@ if TYPE_CHECKING:
     from phonechain.model.files.header import Header
     from phonechain.model.labeler import PhoneLabeler
     from phonechain.model.phone_model import PhoneModel
+    from phonechain.model.segmental.aligner import PhoneAligner
 
 FRESH = 1.0
 """Seconds for which an answer of the database is good."""
 AWAY = 4.0
 """Seconds more for which it is not asked again when it did not answer."""
-MOST = 16
-"""Loaded versions that are kept."""
+MOST, MOST_ALIGNERS = 16, 4
+"""Loaded versions that are kept, of each kind."""
 
 DEFAULT = "default"
 SUFFIX = ".safetensors"
 
 
 @dataclass(frozen=True)
+class AlignerEntry:
+    """An alignment model under the name that requests call it by; it is loaded when it is first needed."""
+
+    name: str
+    path: Path
+
+    @cached_property
+    def aligner(self) -> PhoneAligner:
+        """Raises ModelFileError."""
+        from phonechain.model.segmental.aligner import PhoneAligner
+
+        return PhoneAligner.load(self.path, name=self.name)
+
+    @cached_property
+    def _header(self) -> Header:
+        from phonechain.model.files import modelfile
+
+        return modelfile.read_header(self.path, name=self.name)
+
+    def summary(self) -> dict[str, Any]:
+        header = self._header
+        return {
+            "name": self.name, "kind": "alignment", "version": header.version, "labels": len(header.labels),
+            "title": header.card.name,
+        }  # fmt: skip
+
+    def detail(self) -> dict[str, Any]:
+        return {**self.summary(), "label_set": list(self._header.labels), "card": self.aligner.card_}
+
+
+@dataclass(frozen=True)
 class Entry:
-    """A loaded model under the name that requests call it by."""
+    """A loaded model that labels segments, under the name that requests call it by."""
 
     name: str
     labeler: PhoneLabeler
@@ -64,6 +97,7 @@ class Entry:
     def summary(self) -> dict[str, Any]:
         return {
             "name": self.name,
+            "kind": "labelling",
             "version": self.version,
             "labels": len(self.labeler.labels_),
             "title": self.labeler.card_.get("name"),
@@ -74,29 +108,39 @@ class Entry:
 
 
 class Registry:
-    """Names to loaded models. Filled once at the start; a model that cannot be read stops the start."""
+    """Names to the models that the service was started with: those that label segments, loaded, and alignment models.
 
-    def __init__(self, entries: dict[str, Entry]) -> None:
+    The shipped alignment model is always among these, unless the folder has one of its name.
+    """
+
+    def __init__(self, entries: dict[str, Entry], aligners: dict[str, AlignerEntry] | None = None) -> None:
+        from phonechain.model import ALIGNMENT, pretrained_path
+
         self._entries = entries
+        self.aligners = {ALIGNMENT: AlignerEntry(ALIGNMENT, pretrained_path(ALIGNMENT)), **(aligners or {})}
 
     @classmethod
     def load(cls, settings: Settings) -> Registry:
-        """Load the default model and those of the settings' folder.
+        """Load the default model and those of the settings' folder, of both kinds.
 
         Raises:
-            ModelFileError: a file is not a model.
+            ModelFileError: a file is not a model, or the default one is an alignment model.
             SettingsError: the folder is not there, or torch does not have the device.
         """
         from phonechain.model.labeler import PhoneLabeler
 
-        entries = {}
+        entries, aligners = {}, {}
         for name, path in model_files(settings).items():
             try:
-                entries[name] = Entry(name, PhoneLabeler.load(path, device=settings.device))
+                if name != DEFAULT and is_aligner(path):
+                    aligners[name] = AlignerEntry(name, path)
+                    _ = aligners[name].aligner  # a file that cannot be used stops the start
+                else:
+                    entries[name] = Entry(name, PhoneLabeler.load(path, device=settings.device))
             except ModelFileError as error:
                 where = "PHONECHAIN_MODEL" if name == DEFAULT else "PHONECHAIN_MODELS"
                 raise ModelFileError(f"{where}: {error}") from None
-        return cls(entries)
+        return cls(entries, aligners)
 
     @property
     def device(self) -> str:
@@ -107,14 +151,44 @@ class Registry:
         return iter(self._entries.values())
 
     def get(self, name: str) -> Entry:
-        """Raises UnknownModel, which lists the names."""
-        try:
+        """The model of that name that labels segments. Raises UnknownModel, which lists the names, InvalidRequest."""
+        if name in self._entries:
             return self._entries[name]
-        except KeyError:
-            names = ", ".join(self._entries)
-            raise UnknownModel(
-                f"unknown model {name[:80]!r}; there are {names}", pointer="model", value=name[:80]
-            ) from None
+        if name in self.aligners:
+            raise repository.wrong_kind(name, "labelling")
+        raise self._unknown(name, self._entries)
+
+    def get_aligner(self, name: str) -> AlignerEntry:
+        """The alignment model of that name; `default` is the shipped one. Raises UnknownModel, InvalidRequest."""
+        from phonechain.model import ALIGNMENT
+
+        name = ALIGNMENT if name == DEFAULT else name
+        if name in self.aligners:
+            return self.aligners[name]
+        if name in self._entries:
+            raise repository.wrong_kind(name, "alignment")
+        raise self._unknown(name, self.aligners)
+
+    def find(self, name: str) -> Entry | AlignerEntry:
+        """The model of that name, whatever its kind. Raises UnknownModel."""
+        found = self._entries.get(name) or self.aligners.get(name)
+        if found is None:
+            raise self._unknown(name, {**self._entries, **self.aligners})
+        return found
+
+    @staticmethod
+    def _unknown(name: str, known: Iterable[str]) -> UnknownModel:
+        return UnknownModel(
+            f"unknown model {name[:80]!r}; there are {', '.join(known)}", pointer="model", value=name[:80]
+        )
+
+
+def is_aligner(path: Path) -> bool:
+    """Whether the file holds an alignment model. Raises ModelFileError."""
+    from phonechain.model.files import modelfile
+    from phonechain.model.files.header import ALIGNMENT_KIND
+
+    return modelfile.read_header(path).model.get("kind") == ALIGNMENT_KIND
 
 
 def model_files(settings: Settings) -> dict[str, Path]:
@@ -169,12 +243,13 @@ class ModelCatalog:
         self._shared, self._changes = shared, 0
         self._known: dict[str, tuple[float, ModelVersion | None]] = {}
         self._loaded: OrderedDict[str, Entry] = OrderedDict()
+        self._aligners: OrderedDict[str, AlignerEntry] = OrderedDict()
         self._files: dict[str, ModelFile] = {}
         """The files of models loaded at start-up, once a job has needed them."""
         self._lock = threading.Lock()
 
     async def get(self, name: str) -> Entry:
-        """The loaded model that `name` stands for. Raises UnknownModel, ModelFileError."""
+        """The loaded model that `name` stands for. Raises UnknownModel, ModelFileError, InvalidRequest: it aligns."""
         if (changes := sum(self._shared.models)) != self._changes:  # by another process too
             self._changes = changes
             self._known.clear()
@@ -193,6 +268,7 @@ class ModelCatalog:
         row = self.find(name)
         if row is None:
             return self.registry.get(name)
+        repository.check_kind(row, "labelling")
         with self._lock:
             entry = self._loaded.get(row.blob)
             if entry is None:
@@ -225,67 +301,52 @@ class ModelCatalog:
         self._known[name] = (time.monotonic(), row)
         return row
 
-    def resolve(self, name: str, hold: Callable[[str], None]) -> ModelFile:
+    def resolve(self, name: str, hold: Callable[[str], None], kind: Kind = "labelling") -> ModelFile:
         """The file of the model that `name` stands for now, as a job needs it; `hold` is called with its digest.
 
         Raises:
-            UnknownModel, StorageFull, DatabaseAway.
+            UnknownModel, StorageFull, DatabaseAway. InvalidRequest: a model of the other kind.
         """
-        with self.workspace.db.read() as session:
-            row = repository.find(session, name[:200])
+        row = None
+        if kind == "labelling" or name != DEFAULT:  # that alias is of the model that labels
+            with self.workspace.db.read() as session:
+                row = repository.find(session, name[:200])
         if row is not None:
+            repository.check_kind(row, kind)
             hold(row.blob)
             try:
                 return ModelFile(row.name, row.version, row.blob, self.workspace.store.local(row.blob))
             except FileNotFoundError:  # removed in this moment
                 raise repository.unknown_model(name) from None
-        known = self._files.get(name)
+        entry = self.registry.get(name) if kind == "labelling" else self.registry.get_aligner(name)
+        known = self._files.get(entry.name)
         if known is not None:
             hold(known.blob)
         if known is None or not known.path.exists():
-            entry, store = self.registry.get(name), self.workspace.with_claim(hold).store
-            digest = store.put(model_files(self.settings)[entry.name])
-            known = self._files[name] = ModelFile(entry.name, entry.version, digest, store.local(digest))
+            store = self.workspace.with_claim(hold).store
+            digest = store.put(self.file_of(entry))
+            known = ModelFile(entry.name, entry.summary()["version"], digest, store.local(digest))
+            self._files[entry.name] = known
         return known
 
-    def aligner_path(self, name: str) -> tuple[str, Path]:
-        """Name and file of the alignment model that `name` stands for; `default` is the one that ships. Raises UnknownModel."""
-        from phonechain.model import ALIGNMENT, pretrained_path
+    def file_of(self, entry: Entry | AlignerEntry) -> Path:
+        """The file of a model that the service was started with."""
+        return entry.path if isinstance(entry, AlignerEntry) else model_files(self.settings)[entry.name]
 
-        if name in (DEFAULT, ALIGNMENT):
-            return ALIGNMENT, pretrained_path(ALIGNMENT)
-        row = self.find(name)
+    def get_aligner(self, name: str) -> AlignerEntry:
+        """The alignment model that `name` stands for; `default` is the shipped one. Raises UnknownModel, InvalidRequest."""
+        row = None if name == DEFAULT else self.find(name)
         if row is None:
-            raise repository.unknown_model(name)
-        return row.name, self.workspace.store.local(row.blob)
-
-    def aligner_file(self, name: str, hold: Callable[[str], None]) -> ModelFile:
-        """The file of that model, as a job needs it; `hold` is called with its digest.
-
-        Raises:
-            UnknownModel, StorageFull, DatabaseAway. InvalidRequest: a model that labels given segments.
-        """
-        from phonechain.model import ALIGNMENT, pretrained_path
-        from phonechain.model.files import modelfile
-        from phonechain.model.files.header import ALIGNMENT_KIND
-
-        if name not in (DEFAULT, ALIGNMENT):
-            file = self.resolve(name, hold)
-            if file.header().model.get("kind") != ALIGNMENT_KIND:
-                raise InvalidRequest(
-                    f"expected an alignment model, got {file.name}@{file.version}, which labels given segments",
-                    pointer="model", value=name,
-                )  # fmt: skip
-            return file
-        known = self._files.get(ALIGNMENT)
-        if known is not None:
-            hold(known.blob)
-        if known is None or not known.path.exists():
-            path, store = pretrained_path(ALIGNMENT), self.workspace.with_claim(hold).store
-            digest = store.put(path)
-            known = ModelFile(ALIGNMENT, modelfile.read_header(path).version, digest, store.local(digest))
-            self._files[ALIGNMENT] = known
-        return known
+            return self.registry.get_aligner(name)
+        repository.check_kind(row, "alignment")
+        with self._lock:
+            entry = self._aligners.get(row.blob)
+            if entry is None:
+                entry = self._aligners[row.blob] = AlignerEntry(row.name, self.workspace.store.local(row.blob))
+                while len(self._aligners) > MOST_ALIGNERS:
+                    self._aligners.popitem(last=False)
+            self._aligners.move_to_end(row.blob)
+        return entry
 
     def list_loaded(self) -> list[Entry]:
         """Every model in memory."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
@@ -19,6 +19,9 @@ from phonechain.app.storage.workspace import Workspace
 if TYPE_CHECKING:
     from phonechain.model.labeler import PhoneLabeler
     from phonechain.model.segmental.aligner import PhoneAligner
+
+Kind = Literal["labelling", "alignment"]
+"""What a model does: label given segments, or find the boundaries of a transcript or of what is heard."""
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
@@ -76,6 +79,28 @@ def make_row(
     )
 
 
+def kind_of(row: ModelVersion) -> Kind:
+    """What a stored model does."""
+    from phonechain.model.files.header import ALIGNMENT_KIND
+
+    return "alignment" if row.card.get("kind") == ALIGNMENT_KIND else "labelling"
+
+
+def check_kind(row: ModelVersion, wanted: Kind) -> None:
+    """Raises InvalidRequest where a stored model is of the other kind."""
+    if kind_of(row) != wanted:
+        raise wrong_kind(f"{row.name}@{row.version}", wanted)
+
+
+def wrong_kind(name: str, wanted: Kind) -> InvalidRequest:
+    """The error about a model of the other kind."""
+    if wanted == "alignment":
+        message = f"expected an alignment model, got {name}, which labels given segments"
+    else:
+        message = f"expected a model that labels segments, got {name}, which aligns and recognises"
+    return InvalidRequest(f"{message}; GET /models?kind={wanted} lists them", pointer="model", value=name)
+
+
 def find(session: Session, wanted: str) -> ModelVersion | None:
     """The version that `wanted` names: `name@version`, an alias, or the newest version of a name."""
     name, at, version = wanted.partition("@")
@@ -102,6 +127,8 @@ def set_alias(db: Database, alias: str, wanted: str) -> Alias:
         row = find(session, wanted)
         if row is None:
             raise unknown_model(wanted)
+        if alias == "default":  # of requests that label
+            check_kind(row, "labelling")
         return session.merge(Alias(alias=alias, name=row.name, version=row.version))
 
 

@@ -112,11 +112,24 @@ class AlignedWordOut(BaseModel):
     segments: list[int] = Field(description="Indices of its phones.")
 
 
+class WorstFitOut(BaseModel):
+    """The word that fits the sound worst; the phone, where the transcript has no words."""
+
+    text: str
+    start: float
+    end: float
+    posterior: float = Field(description="Mean over its phones of the label's probability from the sound alone.")
+    segments: list[int] = Field(description="Indices of its phones.")
+
+
 class TranscriptOut(BaseModel):
     """How well the transcript fits the sound."""
 
     log_posterior: float = Field(description="Log posterior of the transcript among all sequences of phones, nats.")
-    log_posterior_per_phone: float
+    log_posterior_per_phone: float = Field(
+        description="Comparable between recordings; below -4, a warning says that the sound does not match the transcript."
+    )
+    worst: WorstFitOut | None = Field(description="Where it fits worst; null where only silence was aligned.")
 
 
 class UnmatchedOut(BaseModel):

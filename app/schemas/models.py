@@ -6,11 +6,16 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from phonechain.app.models.repository import Kind
+
 
 class ModelSummary(BaseModel):
     """A model of the service."""
 
     name: str = Field(description="Its name for `model` in a request.")
+    kind: Kind = Field(
+        description="`labelling` for `POST /classify` and its like, `alignment` for `POST /align` and `POST /recognize`."
+    )
     version: str = Field(description="Changes with every change of the model file.")
     labels: int = Field(description="Number of labels.")
     title: str | None = Field(None, description="The name on its card.")

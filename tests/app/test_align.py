@@ -11,10 +11,11 @@ import pytest
 
 from phonechain.app import samples
 from phonechain.app.alignment import pipeline
-from phonechain.app.cli import align, main
+from phonechain.app.cli import align, align_folder, main
 from phonechain.features import annotation as notation
 from phonechain.model import ALIGNMENT, pretrained_path
 from phonechain.model.segmental.aligner import PhoneAligner
+from phonechain.model.segmental.answers import AlignedPhone, Alignment, Unmatched
 from tests.app.conftest import Client
 
 TEXT = "In being comparatively modern."
@@ -47,7 +48,10 @@ def test_the_table_ends_with_the_transcripts_posterior(capsys):
     code, right, err = run(capsys, "align", samples.AUDIO, "--text", TEXT)
     assert code == 0, err
     _, wrong, _ = run(capsys, "align", samples.AUDIO, "--text", "she sold seashells")
-    pattern = r"log posterior of the transcript: -\d+\.\d nats \((-\d+\.\d\d) per phone\)\n$"
+    pattern = (
+        r"log posterior of the transcript: -\d+\.\d nats \((-\d+\.\d\d) per phone\); "
+        r"fits worst at '\w+', \d\.\d\d to \d\.\d\d s\n$"
+    )
     one, other = (float(re.search(pattern, out)[1]) for out in (right, wrong))  # type: ignore[index]
     assert other < one - 2 < one < 0
 
@@ -75,11 +79,80 @@ def test_tiers_that_were_there_are_kept(capsys, tmp_path):
     assert [t.name for t in after.tiers][: len(before.tiers)] == [t.name for t in before.tiers]
     for one, other in zip(before.tiers, after.tiers, strict=False):
         assert [s.label for s in one.entries if s.label] == [s.label for s in other.entries if s.label]
-    assert [t.name for t in after.tiers][-3:] == [
+    assert [t.name for t in after.tiers][-5:] == [
         "phones phonechain",
         "phones phonechain posterior",
         "phones phonechain certainty",
+        "phones phonechain interval",
+        "transcript posterior",
     ]
+
+
+def test_the_place_that_fits_worst_is_the_same_everywhere(capsys, tmp_path):
+    """In the middle a word that nobody says: in JSON, in the tiers, in the table, in the warning."""
+    text, out, table = "In being seashells comparatively modern", tmp_path / "x.TextGrid", tmp_path / "t.csv"
+    code, shown, err = run(capsys, "align", samples.AUDIO, "--text", text, "-f", "json")
+    assert code == 0, err
+    answer = json.loads(shown)
+    worst = answer["transcript"]["worst"]
+    assert worst["text"] == "seashells"
+    own = [answer["segments"][n] for n in worst["segments"]]
+    assert {s["word"] for s in own} == {2}
+    assert (own[0]["start"], own[-1]["end"]) == (worst["start"], worst["end"])
+    assert worst["posterior"] == pytest.approx(sum(s["posterior"] for s in own) / len(own), rel=1e-4)
+    code, _, err = run(capsys, "align", samples.AUDIO, "--text", text, "-o", out, "--table", table)
+    assert code == 0, err
+    tiers = {t.name: t.entries for t in notation.read(out.read_bytes(), name=out.name).tiers}
+    [fit] = [s.label for s in tiers["transcript posterior"] if s.label]
+    where = f"{worst['start']:.2f} to {worst['end']:.2f} s"
+    each = answer["transcript"]["log_posterior_per_phone"]
+    assert (
+        fit
+        == f"{answer['transcript']['log_posterior']:.1f} nats ({each:.2f} per phone); fits worst at 'seashells', {where}"
+    )
+    intervals = [tuple(float(t) for t in str(s.label).split()) for s in tiers["phones interval"] if s.label]
+    assert intervals == [tuple(s["start_interval"]) for s in answer["segments"]]
+    rows = list(csv.DictReader(table.open()))
+    assert sorted(int(r["segment"]) for r in rows if r["fits_worst"] == "yes") == worst["segments"]
+    assert {float(r["log_posterior"]) for r in rows} == {answer["transcript"]["log_posterior"]}
+    code, _, err = run(capsys, "align", samples.AUDIO, "--text", "she sold seashells by the seashore")
+    assert re.search(r"does not match the transcript .*; it fits worst at word '\w+' at \d", err)
+
+
+def test_what_does_not_match_has_a_tier():
+    phone = AlignedPhone("AA", 0.0, 1.0, 0.0, 0.0, 1.0, 0.5)
+    lost = (Unmatched(1.0, 2.0, ""), Unmatched(2.0, 2.0, "nowhere"), Unmatched(2.0, 3.0, "heard as something else"))
+    done = pipeline.AlignedRecording(Alignment((phone,), (), 3.0, -1.0, "SIL", unmatched=lost), "phones")
+    [tier] = [t for t in pipeline.to_annotation(done, 3.0).tiers if t.name == "unmatched"]
+    assert [(s.start, s.end, s.label) for s in tier.entries] == [
+        (1.0, 2.0, pipeline.NOT_IN_TRANSCRIPT),
+        (2.0, 3.0, "heard as something else"),
+    ]
+
+
+def test_processes_change_nothing(capsys, tmp_path, monkeypatch):
+    """A folder by one process and by several: the same files, the same table, the same messages in the same order."""
+    root = tmp_path / "in"
+    root.mkdir()
+    for text in sorted((samples.FOLDER / "transcripts").glob("*.txt")):
+        shutil.copy(text, root)
+        shutil.copy(samples.FOLDER / "reader" / f"{text.stem}.ogg", root)
+    (root / "broken.txt").write_text(TEXT)
+    (root / "broken.wav").write_bytes(b"RIFF no sound")
+    (root / "LJ001-0005.txt").write_text("in привет being")
+    found = []
+    for many in (2, 1000):
+        monkeypatch.setattr(align_folder, "MANY", many)
+        monkeypatch.setattr("phonechain.app.settings.cores", lambda: 2)
+        out, table = tmp_path / f"out{many}", tmp_path / f"{many}.csv"
+        code, shown, err = run(capsys, "align", root, "-o", out, "--doubtful", "4", "--table", table)
+        assert code == 1
+        files = {p.name: p.read_bytes() for p in out.iterdir()}
+        found.append((files, table.read_bytes(), shown, err.replace(str(table), "").replace(str(out), "")))
+    assert found[0] == found[1]
+    assert len(found[0][0]) == 6
+    failures = [line for line in found[0][3].splitlines() if line.startswith("failed ")]
+    assert ["LJ001-0005" in failures[0], "broken" in failures[1], len(failures)] == [True, True, 2]
 
 
 def test_a_folder_with_its_transcripts(capsys, tmp_path):
@@ -139,6 +212,11 @@ def test_ones_own_dictionary_and_phones(capsys, tmp_path):
             ["--text", "in привет being 読書"],
             "2 words of the transcript are not in CMUdict: привет, 読書; they cannot be guessed",
         ),
+        (
+            ["--text", "привет как дела"],
+            "3 words of the transcript are not in CMUdict: привет, как, дела; they are written in Cyrillic letters, and CMUdict "
+            "is English",
+        ),
         (["--text", "in", "--oov", "perhaps"], "--oov: expected guess or refuse"),
         (["--text", "ja", "-d", "none.dict"], "expected a dictionary file, got none.dict: No such file"),
         (["--text", " ... "], "expected words in the transcript, got none"),
@@ -156,6 +234,20 @@ def test_wrong_input_is_one_line(capsys, arguments, message):
     assert out == ""
     assert message in err
     assert err.count("\n") == 1
+
+
+def test_a_language_that_does_not_fit_is_one_line(capsys, tmp_path):
+    own = PhoneAligner.load(pretrained_path(ALIGNMENT))
+    own.labels_ = [y if y == "SIL" else f"ru_{y}" for y in own.labels_]
+    own.save(tmp_path / "ru.safetensors")
+    code, _, err = run(capsys, "align", samples.AUDIO, "--text", TEXT, "-m", tmp_path / "ru.safetensors")
+    assert code == 2
+    [line] = err.splitlines()
+    assert line.startswith(
+        "phonechain: the pronunciations of CMUdict are not of this model's language or phone set: expected"
+    )
+    code, _, err = run(capsys, "align", samples.AUDIO, "--text", "she sold sea shells by the sea shore")
+    assert err.splitlines()[-1].endswith("; expected what is said there, in the model's language")
 
 
 def test_words_that_the_dictionary_lacks_are_guessed_and_marked(capsys):
@@ -288,5 +380,15 @@ def test_an_alignment_model_of_ones_own_over_http(serve, tmp_path):
         assert heard.json()["model"] == other["model"]
         refused = client.post("/align?model=labels", **body)
         assert refused.status_code == 422
-        assert "expected an alignment model, got labels, which labels given segments" in refused.json()["detail"]
+        assert "expected an alignment model, got labels@" in refused.json()["detail"]
         assert client.post("/align?model=nothing", **body).status_code == 404
+        given = {"audio": samples.AUDIO.read_bytes(), "segments": samples.SEGMENTS.read_bytes()}
+        refused = client.post("/classify?model=own", files=given)
+        assert refused.status_code == 422
+        assert f"expected a model that labels segments, got own@{own.version_}, which" in refused.json()["detail"]
+        refused = client.request("PUT", "/aliases/default", json={"model": "own"})
+        assert refused.status_code == 422, "requests that label would all be refused"
+        assert client.request("PUT", "/aliases/mine", json={"model": "own"}).status_code == 200
+        assert client.post("/align?model=mine", **body).json()["model"] == other["model"]
+        listed = client.get("/models?kind=alignment").json()["models"]
+        assert [(m["name"], m["kind"]) for m in listed] == [("english-alignment", "alignment"), ("own", "alignment")]

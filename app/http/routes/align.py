@@ -8,11 +8,10 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Iterator
-from functools import lru_cache
-from pathlib import Path
 
 from fastapi import APIRouter, Request
 from starlette.datastructures import QueryParams
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from phonechain.app.alignment import documents, pipeline
@@ -29,10 +28,11 @@ from phonechain.app.schemas import align as schemas
 from phonechain.app.schemas.problems import refusals
 from phonechain.features.annotation import Annotation
 from phonechain.features.audio.reader import Audio
-from phonechain.features.errors import AnnotationError, ModelFileError
+from phonechain.features.errors import AnnotationError
 from phonechain.features.words import dictionary as dictionaries
 from phonechain.model.segmental.aligner import PhoneAligner
 from phonechain.model.segmental.answers import Recognition
+from phonechain.model.segmental.progress import Progress
 
 router = APIRouter(tags=["align"])
 
@@ -65,7 +65,7 @@ async def align(request: Request, services: ServicesDep) -> Response:
         slot.enlarge(seconds)
         name, aligner = await slot.run(_aligner, services.models, options.model)
         transcript = upload.files.get("transcript")
-        sound, done = await slot.run(_align, aligner, options, audio, transcript, settings.max_audio_seconds)
+        sound, done = await slot.run(_align, slot, aligner, options, audio, transcript, settings.max_audio_seconds)
         metrics.audio.inc(sound.duration)
         metrics.segments.inc(len(done.alignment.phones))
         return await slot.run(_response, name, aligner, sound, done, options.format)
@@ -93,7 +93,7 @@ async def recognize(request: Request, services: ServicesDep) -> Response:
         slot.enlarge(seconds)
         name, aligner = await slot.run(_aligner, services.models, options.model)
         sound = await slot.run(_read, audio, aligner, options, settings.max_audio_seconds)
-        done = await slot.run(pipeline.recognize, aligner, sound)
+        done = await slot.run(pipeline.recognize, aligner, sound, progress=_while_wanted(slot))
         metrics.audio.inc(sound.duration)
         metrics.segments.inc(len(done.phones))
         return await slot.run(_response, name, aligner, sound, done, options.format)
@@ -104,23 +104,16 @@ async def recognize(request: Request, services: ServicesDep) -> Response:
 
 def _aligner(models: ModelCatalog, wanted: str) -> tuple[str, PhoneAligner]:
     """Name and alignment model, loaded when it is first asked for. Raises UnknownModel, InvalidRequest."""
-    name, path = models.aligner_path(wanted)
-    try:
-        with _loading:
-            return name, _load(path, name)
-    except ModelFileError as error:
-        raise InvalidRequest(str(error), pointer="model", value=wanted) from None
-
-
-@lru_cache(maxsize=4)
-def _load(path: Path, name: str) -> PhoneAligner:
-    return PhoneAligner.load(path, name=name)
+    with _loading:
+        entry = models.get_aligner(wanted)
+        return entry.name, entry.aligner
 
 
 def _align(
-    aligner: PhoneAligner, options: schemas.AlignOptions, audio: bytes, transcript: File | None, max_seconds: float
-) -> tuple[Audio, AlignedRecording]:
-    """Raises PhonechainError, InvalidRequest."""
+    slot: Slot, aligner: PhoneAligner, options: schemas.AlignOptions, audio: bytes, transcript: File | None,
+    max_seconds: float,
+) -> tuple[Audio, AlignedRecording]:  # fmt: skip
+    """Raises PhonechainError, InvalidRequest, ClientDisconnect."""
     if (transcript is None) == (options.text is None):
         got = "neither" if options.text is None else "both"
         raise InvalidRequest(f"expected a file in the field transcript or the field text, got {got}", pointer="text")
@@ -131,9 +124,20 @@ def _align(
     sound = _read(audio, aligner, options, max_seconds)
     pronouncer = _pronouncer(options)
     done = pipeline.align(
-        aligner, sound, source, pronouncer, tier=options.tier, refine=options.refine, spread=options.spread
-    )
+        aligner, sound, source, pronouncer, tier=options.tier, refine=options.refine, spread=options.spread,
+        progress=_while_wanted(slot),
+    )  # fmt: skip
     return sound, done
+
+
+def _while_wanted(slot: Slot) -> Progress:
+    """Ends the work on a long recording, in its thread, once the client has left. Raises ClientDisconnect."""
+
+    def progress(share: float) -> None:
+        if slot.ended:
+            raise ClientDisconnect
+
+    return progress
 
 
 @contextlib.contextmanager

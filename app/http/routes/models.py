@@ -13,7 +13,8 @@ from phonechain.app.http import uploads
 from phonechain.app.http.dependencies import DatabaseDep, ServicesDep, check_query, check_quota
 from phonechain.app.http.gateway import caller_id
 from phonechain.app.models import repository
-from phonechain.app.models.catalog import model_files
+from phonechain.app.models.catalog import AlignerEntry, Entry
+from phonechain.app.models.repository import Kind
 from phonechain.app.problems.errors import InvalidRequest, UnsupportedMediaType
 from phonechain.app.schemas.models import AliasList, AliasOut, ModelDetail, ModelList, ModelSummary, PointAlias
 from phonechain.app.schemas.problems import refusals
@@ -31,7 +32,7 @@ _BINARY = {"schema": uploads.BINARY}
 
 def _summary(row: ModelVersion) -> dict[str, Any]:
     return {
-        "name": row.name, "version": row.version, "labels": len(row.card.get("labels") or ()),
+        "name": row.name, "kind": repository.kind_of(row), "version": row.version, "labels": len(row.card.get("labels") or ()),
         "title": row.card.get("name"), "size": row.size, "job": row.job, "created": timestamp(row.created),
     }  # fmt: skip
 
@@ -45,23 +46,30 @@ def _alias(row: Alias) -> dict[str, Any]:
 
 
 @router.get("", summary="List models", responses=refusals(503))
-def index(services: ServicesDep) -> ModelList:
+def index(
+    services: ServicesDep,
+    kind: Annotated[
+        Kind | None, Query(description="Only models that label segments, or only alignment models.")
+    ] = None,
+) -> ModelList:
     """The names for `model` in a request: a name stands for its newest version, `name@version` for one version."""
-    loaded = [ModelSummary(**entry.summary()) for entry in services.models.registry]
+    registry = services.models.registry
+    known: list[Entry | AlignerEntry] = [*registry, *registry.aligners.values()]
+    loaded = [one for entry in known if (one := ModelSummary(**entry.summary())).kind == (kind or one.kind)]
     db = services.workspace.db
     if not db.migrated and not db.exists:
         return ModelList(models=loaded)
     db.migrate()
-    rows, known = repository.list_all(db)
-    stored = [ModelSummary(**_summary(row)) for row in rows]
-    return ModelList(models=[*loaded, *stored], aliases=[AliasOut(**_alias(row)) for row in known])
+    rows, aliases = repository.list_all(db)
+    stored = [ModelSummary(**_summary(row)) for row in rows if kind in (None, repository.kind_of(row))]
+    return ModelList(models=[*loaded, *stored], aliases=[AliasOut(**_alias(row)) for row in aliases])
 
 
 @router.get("/{name}", summary="Show a model and its card", responses=_UNKNOWN)
 def show(name: str, services: ServicesDep) -> ModelDetail:
     """The card has the training data, figures and limitations of the model."""
     row = services.models.find(name)
-    return ModelDetail(**(_detail(row) if row is not None else services.models.registry.get(name).detail()))
+    return ModelDetail(**(_detail(row) if row is not None else services.models.registry.find(name).detail()))
 
 
 @router.get(
@@ -74,8 +82,8 @@ def download(name: str, services: ServicesDep) -> FileResponse:
     """A `.safetensors` file that `phonechain` and the Python interface can load."""
     row = services.models.find(name)
     if row is None:
-        entry = services.models.registry.get(name)
-        path, stem = model_files(services.settings)[entry.name], f"{entry.name}-{entry.version}"
+        entry = services.models.registry.find(name)
+        path, stem = services.models.file_of(entry), f"{entry.name}-{entry.summary()['version']}"
     else:
         path, stem = services.workspace.store.local(row.blob), f"{row.name}-{row.version}"
     return FileResponse(path, media_type="application/octet-stream", filename=f"{stem}.safetensors")

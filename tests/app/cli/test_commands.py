@@ -226,14 +226,19 @@ def test_help_and_version() -> None:
         assert "Usage" in result.output
 
 
+SHIPPED = ["default", "paper", "small", "english-alignment"]
+
+
 def test_models_and_cards(capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["models"]) == 0
     out = capfd.readouterr().out
-    assert [line.split()[0] for line in out.splitlines() if " 40 " in line] == ["default", "paper", "small"]
+    assert [line.split()[0] for line in out.splitlines() if " 40 " in line] == SHIPPED
     assert main(["models", "default"]) == 0
     assert "licence" in capfd.readouterr().out
     assert main(["models", "--json"]) == 0
-    assert [card["file"] for card in json.loads(capfd.readouterr().out)] == ["default", "paper", "small"]
+    cards = json.loads(capfd.readouterr().out)
+    assert [card["file"] for card in cards] == SHIPPED
+    assert [card["kind"] for card in cards] == ["labelling"] * 3 + ["alignment"]
 
 
 def test_the_demo_prints_posteriors_and_a_command(capfd: pytest.CaptureFixture[str]) -> None:

@@ -238,3 +238,13 @@ def test_a_model_that_labels_segments_aligns_nothing(
     assert refused.status_code == 422
     assert "which labels given segments" in refused.json()["detail"]
     assert service.post("/jobs", json=asked | {"model": "nothing"}).status_code == 404
+
+
+@pytest.mark.parametrize(
+    "asked", [{"kind": "label"}, {"kind": "evaluate"}, {"kind": "train", "name": "x", "base": "it"}]
+)
+def test_an_alignment_model_labels_nothing(service: Client, corpus: dict[str, Any], asked: dict[str, Any]) -> None:
+    model = {"base": "english-alignment"} if "base" in asked else {"model": "english-alignment"}
+    refused = service.post("/jobs", json={"corpus": corpus["id"], **asked, **model})
+    assert refused.status_code == 422, refused.text
+    assert "expected a model that labels segments, got english-alignment" in refused.json()["detail"]

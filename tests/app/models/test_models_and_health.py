@@ -7,18 +7,29 @@ from pathlib import Path
 
 import pytest
 
+from phonechain.app import samples
 from phonechain.app.environment import load
+from phonechain.app.main import create_app
 from phonechain.app.models.catalog import Registry, model_files
+from phonechain.app.settings import Settings
 from phonechain.features.errors import ModelFileError, SettingsError
-from phonechain.model import pretrained_path
-from tests.app.conftest import Client
+from phonechain.model import ALIGNMENT, pretrained_path
+from phonechain.model.segmental.aligner import PhoneAligner
+from tests.app.conftest import Client, serving
 
 
 def test_models_are_listed(client: Client, registry: Registry) -> None:
-    [entry] = client.get("/models").json()["models"]
-    assert entry["name"] == "default"
+    entry, aligner = client.get("/models").json()["models"]
+    assert (entry["name"], entry["kind"]) == ("default", "labelling")
     assert entry["version"] == registry.get("default").version
     assert entry["labels"] == len(registry.get("default").labeler.labels_)
+    assert (aligner["name"], aligner["kind"]) == ("english-alignment", "alignment")
+    card = client.get("/models/english-alignment").json()
+    assert (card["version"], card["label_set"]) == (aligner["version"], card["card"]["labels"])
+    assert client.get("/models/english-alignment/file").content == pretrained_path(ALIGNMENT).read_bytes()
+    for kind, names in {"labelling": ["default"], "alignment": ["english-alignment"]}.items():
+        assert [m["name"] for m in client.get(f"/models?kind={kind}").json()["models"]] == names
+    assert client.get("/models?kind=both").status_code == 422
 
 
 def test_a_card(client: Client) -> None:
@@ -40,6 +51,37 @@ def test_a_folder_of_models(tmp_path: Path) -> None:
         shutil.copy(pretrained_path(), tmp_path / name)
     registry = Registry.load(load({"PHONECHAIN_MODELS": str(tmp_path)}))
     assert [entry.name for entry in registry] == ["default", "a", "b-2"]
+
+
+def test_alignment_models_of_the_operator(tmp_path: Path) -> None:
+    """A folder with models of both kinds, one of them in place of the shipped alignment model."""
+    folder = tmp_path / "models"
+    folder.mkdir()
+    shutil.copy(pretrained_path("small"), folder / "labels.safetensors")
+    shutil.copy(pretrained_path(ALIGNMENT), folder / "times.safetensors")
+    own = PhoneAligner.load(pretrained_path(ALIGNMENT))
+    own.temperature_ = 3.0
+    own.save(folder / "english-alignment.safetensors")
+    body = {"files": {"audio": samples.AUDIO.read_bytes()}, "data": {"text": samples.TEXT}}
+    with serving(create_app(Settings(models=folder, data=tmp_path / "data", workers=0))) as client:
+        known = {m["name"]: (m["kind"], m["version"]) for m in client.get("/models").json()["models"]}
+        assert {name: kind for name, (kind, _) in known.items()} == {
+            "default": "labelling", "labels": "labelling", "english-alignment": "alignment", "times": "alignment",
+        }  # fmt: skip
+        for name, version in (("times", known["times"][1]), ("default", own.version_)):
+            assert client.post(f"/align?model={name}", **body).json()["model"]["version"] == version
+        refused = client.post("/align?model=labels", **body)
+        assert (refused.status_code, refused.json()["pointer"]) == (422, "#/model")
+        assert "expected an alignment model, got labels, which labels given segments" in refused.json()["detail"]
+        given = {"audio": samples.AUDIO.read_bytes(), "segments": samples.SEGMENTS.read_bytes()}
+        refused = client.post("/classify?model=times", files=given)
+        assert (refused.status_code, refused.json()["pointer"]) == (422, "#/model")
+        assert "expected a model that labels segments, got times, which aligns" in refused.json()["detail"]
+
+
+def test_an_alignment_model_cannot_be_the_default(tmp_path: Path) -> None:
+    with pytest.raises(ModelFileError, match=r"PHONECHAIN_MODEL: .* alignment model"):
+        Registry.load(load({"PHONECHAIN_MODEL": str(pretrained_path(ALIGNMENT))}))
 
 
 @pytest.mark.parametrize("name", ["default.safetensors", "a b.safetensors", "é!.safetensors"])
