@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from phonechain.features.audio.utterances import decode_utterance
@@ -99,23 +99,39 @@ class CorpusCheck:
         return [s for s in self.boundaries if s.right < limit and s.certainty > s.right]
 
 
-def check_corpus(
-    aligner: PhoneAligner,
-    utterances: Sequence[Utterance],
-    *,
-    spread: float = SPREAD,
-    window: float = WINDOW,
-    progress: Callable[[int, int], None] | None = None,
+Outcome = list[Suspect] | PhonechainError | OSError
+"""The boundaries of an utterance, or why they could not be judged."""
+
+
+def try_utterance(
+    aligner: PhoneAligner, utterance: Utterance, *, spread: float = SPREAD, window: float = WINDOW
+) -> Outcome:
+    """Every inner boundary of an utterance, or what is wrong with it."""
+    try:
+        return check_boundaries(aligner, utterance, spread=spread, window=window)
+    except (PhonechainError, OSError) as error:
+        return error
+
+
+def collect(
+    utterances: Sequence[Utterance], outcomes: Iterable[Outcome], progress: Callable[[int, int], None] | None = None
 ) -> CorpusCheck:
-    """Every boundary of a corpus; `progress` is called with (utterances done, utterances in all)."""
+    """What came of the utterances of a corpus; `progress` is called with (utterances done, utterances in all)."""
     found: list[Suspect] = []
     failed: list[tuple[Utterance, PhonechainError | OSError]] = []
-    for done, utterance in enumerate(utterances, 1):
-        try:
-            found += check_boundaries(aligner, utterance, spread=spread, window=window)
-        except (PhonechainError, OSError) as error:
-            failed.append((utterance, error))
+    for done, (utterance, outcome) in enumerate(zip(utterances, outcomes, strict=True), 1):
+        if isinstance(outcome, list):
+            found += outcome
+        else:
+            failed.append((utterance, outcome))
         if progress is not None:
             progress(done, len(utterances))
     found.sort(key=lambda s: (s.right, s.utterance.id, s.segment))
     return CorpusCheck(found, failed)
+
+
+def check_corpus(
+    aligner: PhoneAligner, utterances: Sequence[Utterance], *, spread: float = SPREAD, window: float = WINDOW
+) -> CorpusCheck:
+    """Every boundary of a corpus."""
+    return collect(utterances, (try_utterance(aligner, u, spread=spread, window=window) for u in utterances))

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from phonechain.app.cli import common, options
+from phonechain.app.cli.aligners import load_aligner, load_pronouncer
 from phonechain.features.errors import SettingsError
 
 if TYPE_CHECKING:
     from phonechain.app.alignment.pipeline import AlignedRecording
-    from phonechain.app.alignment.transcripts import Pronouncer
     from phonechain.features.audio.reader import Audio
     from phonechain.model.segmental.aligner import PhoneAligner
     from phonechain.model.segmental.answers import AlignedPhone, Recognition
@@ -145,29 +145,6 @@ def show_progress(sound: Audio) -> Iterator[Progress]:
     minutes = max(1, round(sound.duration / 60))
     with common.bars(every=10.0) as bars:
         yield lambda share: bars.update("minutes of sound", int(minutes * share), minutes)
-
-
-def load_aligner(model: str) -> PhoneAligner:
-    """The aligner of a model file, or the shipped one. Raises ModelFileError."""
-    from phonechain.model import ALIGNMENT
-    from phonechain.model.segmental.aligner import PhoneAligner
-
-    return PhoneAligner.load(common.model_path(ALIGNMENT if model == common.DEFAULT else model))
-
-
-def load_pronouncer(dictionary: Path | None, language: str, phones: bool, oov: str | None = None) -> Pronouncer:
-    """How transcripts become words, by the options. Raises SettingsError, AnnotationSyntaxError."""
-    from phonechain.app.alignment.transcripts import pronouncer_of
-    from phonechain.features.words import espeak
-
-    if oov not in (None, "guess", "refuse"):
-        raise SettingsError(f"--oov: expected guess or refuse, got {oov!r}", value=oov)
-    if language.split("-")[0].casefold() != "en" and dictionary is None and not phones:
-        raise SettingsError(
-            f"--language {language}: expected --dictionary or --phones with it, for only English has one"
-        )
-    own = None if dictionary is None else espeak.read(dictionary)
-    return pronouncer_of(own, language=language, phones=phones, oov=oov)  # type: ignore[arg-type]
 
 
 def parse_channel(channel: str) -> Any:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import typer
 
 from phonechain.app.cli import common
+from phonechain.app.cli.aligners import count_workers, load_lone_aligner, load_pronouncer
 from phonechain.features.corpora import transcripts
 from phonechain.features.corpora.base import NoticeCount
 from phonechain.features.corpora.pairing import read_bytes
@@ -35,9 +36,6 @@ COLUMNS = (
 
 EVERY = 10.0
 """Seconds between two lines that say how far it is, where standard error is no terminal."""
-
-MANY = 6
-"""Recordings from which on further processes save more time than they take to start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +157,8 @@ def align_folder(
 
     form = _check_arguments(root, out, format, doubtful, table)
     suffix = ".json" if form == "json" else FORMATS[form].suffixes[0].replace(".textgrid", ".TextGrid")
-    _load.cache_clear()  # the file may have changed since this process read it
+    load_lone_aligner.cache_clear()  # the file may have changed since this process read it
+    _load.cache_clear()
     _load(model, speech)
     found = transcripts.read(root, prefer="annotation" if options.get("refine") else "text")
     task = Task(root, out, model, speech, form, suffix, options, channel, bool(doubtful) or table is not None)
@@ -167,7 +166,7 @@ def align_folder(
     count, align = len(found.recordings), partial(_align_one, task)
     with (
         common.bars(every=EVERY) as bars,
-        common.map_in_processes(align, found.recordings, _count_workers(count)) as outcomes,
+        common.map_in_processes(align, found.recordings, count_workers(count)) as outcomes,
     ):
         for problem in found.problems:
             bars.line(f"left out {problem}")
@@ -212,21 +211,11 @@ def _check_arguments(root: Path, out: Path | None, format: str | None, doubtful:
     return form
 
 
-def _count_workers(recordings: int) -> int:
-    """A process for each core where there are many recordings."""
-    from phonechain.app.settings import cores
-
-    return min(cores(), recordings) if recordings >= MANY else 1
-
-
 @lru_cache(maxsize=1)
 def _load(model: str, speech: Speech) -> tuple[PhoneAligner, Pronouncer]:
     """Once for each process; one that is forked finds what was loaded before."""
-    from phonechain.app.cli.align import load_aligner, load_pronouncer
-    from phonechain.app.labelling.batcher import set_threads
-
-    set_threads(1)  # each process has a core, and torch's threads do not survive a fork
-    return load_aligner(model), load_pronouncer(speech.dictionary, speech.language, speech.phones, speech.oov)
+    pronouncer = load_pronouncer(speech.dictionary, speech.language, speech.phones, speech.oov)
+    return load_lone_aligner(model), pronouncer
 
 
 def _align_one(task: Task, one: TranscribedRecording) -> Outcome:

@@ -6,16 +6,18 @@ import json
 import math
 import os
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from phonechain.app.cli import common, options
+from phonechain.app.cli.aligners import count_workers, load_lone_aligner
 from phonechain.features.errors import Notice
 from phonechain.features.files import printable_path
 
 if TYPE_CHECKING:
-    from phonechain.app.alignment.suspects import CorpusCheck, Suspect
+    from phonechain.app.alignment.suspects import CorpusCheck, Outcome, Suspect
     from phonechain.features.corpora import Corpus, CorpusProblem
     from phonechain.features.segments import Utterance
 
@@ -97,11 +99,20 @@ def check(
 
 
 def _check_boundaries(read: Corpus, model: str, bars: common.Bars) -> CorpusCheck:
-    """Raises ModelFileError, SettingsError."""
-    from phonechain.app.alignment.suspects import check_corpus
-    from phonechain.app.cli.align import load_aligner
+    """By a process for each core where there are many utterances. Raises ModelFileError, SettingsError."""
+    from phonechain.app.alignment.suspects import collect
 
-    return check_corpus(load_aligner(model), read.utterances, progress=bars.counting("boundaries"))
+    load_lone_aligner.cache_clear()  # the file may have changed since this process read it
+    load_lone_aligner(model)
+    judge, workers = partial(_judge, model), count_workers(len(read.utterances))
+    with common.map_in_processes(judge, read.utterances, workers) as outcomes:
+        return collect(read.utterances, outcomes, bars.counting("boundaries"))
+
+
+def _judge(model: str, utterance: Utterance) -> Outcome:
+    from phonechain.app.alignment.suspects import try_utterance
+
+    return try_utterance(load_lone_aligner(model), utterance)
 
 
 def _boundaries_to_json(checked: CorpusCheck, suspects: list[Suspect]) -> dict[str, Any]:

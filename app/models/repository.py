@@ -97,7 +97,7 @@ def wrong_kind(name: str, wanted: Kind) -> InvalidRequest:
     if wanted == "alignment":
         message = f"expected an alignment model, got {name}, which labels given segments"
     else:
-        message = f"expected a model that labels segments, got {name}, which aligns and recognises"
+        message = f"expected a model that labels given segments, got {name}, which aligns transcripts"
     return InvalidRequest(f"{message}; GET /models?kind={wanted} lists them", pointer="model", value=name)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from phonechain.app import samples
 from phonechain.app.alignment import pipeline
-from phonechain.app.cli import align, align_folder, main
+from phonechain.app.cli import align, aligners, main
 from phonechain.features import annotation as notation
 from phonechain.model import ALIGNMENT, pretrained_path
 from phonechain.model.segmental.aligner import PhoneAligner
@@ -142,7 +142,7 @@ def test_processes_change_nothing(capsys, tmp_path, monkeypatch):
     (root / "LJ001-0005.txt").write_text("in привет being")
     found = []
     for many in (2, 1000):
-        monkeypatch.setattr(align_folder, "MANY", many)
+        monkeypatch.setattr(aligners, "MANY", many)
         monkeypatch.setattr("phonechain.app.settings.cores", lambda: 2)
         out, table = tmp_path / f"out{many}", tmp_path / f"{many}.csv"
         code, shown, err = run(capsys, "align", root, "-o", out, "--doubtful", "4", "--table", table)
@@ -385,7 +385,7 @@ def test_an_alignment_model_of_ones_own_over_http(serve, tmp_path):
         given = {"audio": samples.AUDIO.read_bytes(), "segments": samples.SEGMENTS.read_bytes()}
         refused = client.post("/classify?model=own", files=given)
         assert refused.status_code == 422
-        assert f"expected a model that labels segments, got own@{own.version_}, which" in refused.json()["detail"]
+        assert f"expected a model that labels given segments, got own@{own.version_}, which" in refused.json()["detail"]
         refused = client.request("PUT", "/aliases/default", json={"model": "own"})
         assert refused.status_code == 422, "requests that label would all be refused"
         assert client.request("PUT", "/aliases/mine", json={"model": "own"}).status_code == 200

@@ -102,6 +102,12 @@ def open_help(page: Any, world: World) -> None:
     page.keyboard.press("?")
 
 
+def open_history(page: Any, world: World) -> None:
+    open_review(page, world)
+    page.keyboard.press("Shift+H")
+    page.wait_for_selector(".history li")
+
+
 def open_align(page: Any, world: World) -> None:
     page.goto(f"{world.service.url}#/align")
     page.reload()  # where this view is shown already, the sample would be in it twice
@@ -142,6 +148,7 @@ VIEWS: dict[str, Callable[[Any, World], None]] = {
     "home": at("", ".card"),
     "review": open_review,
     "keys-of-the-review": open_help,
+    "history": open_history,
     "align": open_align,
     "aligned": open_aligned,
     "corpora": at("train", ".card"),

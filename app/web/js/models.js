@@ -13,7 +13,7 @@ export async function openModels(main) {
   const kind = h("select", { onchange: () => void load().catch(refused) }, KINDS.map((one) => h("option", { value: one }, t(`models.kind.${one}`))));
   const note = h("div", { role: "status" });
   const input = h("input", { type: "file", hidden: true, accept: ".safetensors", onchange: () => void upload(input.files[0]) });
-  fill(main, h("div", { class: "sheet" }, h("h1", null, t("nav.models")), h("p", { class: "soft" }, t("models.lead")), h("div", { class: "row" }, h("button", { onclick: () => input.click() }, t("models.upload")), input, h("label", { class: "filter" }, h("span", null, t("models.kind")), kind)), note, list));
+  fill(main, h("div", { class: "sheet" }, h("h1", null, t("nav.models")), h("p", { class: "soft" }, t("models.lead")), h("div", { class: "row ends" }, h("button", { onclick: () => input.click() }, t("models.upload")), input, h("label", { class: "filter" }, h("span", null, t("models.kind")), kind)), note, list));
 
   async function load() {
     const { models, aliases } = await get(kind.value ? `models?kind=${kind.value}` : "models");

@@ -11,7 +11,7 @@ import pytest
 import soundfile
 
 from phonechain.app import samples
-from phonechain.app.cli import main
+from phonechain.app.cli import aligners, main
 
 
 @pytest.fixture
@@ -168,3 +168,22 @@ def test_labels_that_the_aligner_lacks_are_told(tmp_path: Path, capsys: pytest.C
     body = json.loads(capsys.readouterr().out)
     assert body["boundaries"] == []
     assert "expected phones that the model knows" in body["boundaries_not_checked"][0]["message"]
+
+
+def test_processes_change_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for n, sound in enumerate(sorted((samples.FOLDER / "reader").glob("*.ogg"))[:4]):
+        shutil.copy(sound, tmp_path)
+        shutil.copy(sound.with_suffix(".TextGrid"), tmp_path)
+        if n == 2:  # one whose boundaries cannot be judged
+            (tmp_path / sound.name).with_suffix(".TextGrid").unlink()
+            (tmp_path / sound.name).with_suffix(".lab").write_text("0 5000000 QQ\n5000000 9000000 XX\n")
+    found = []
+    for many in (2, 1000):
+        monkeypatch.setattr(aligners, "MANY", many)
+        monkeypatch.setattr("phonechain.app.settings.cores", lambda: 2)
+        assert main(["check", str(tmp_path), "--align", "--doubtful", "20", "--json"]) == 0
+        found.append(json.loads(capsys.readouterr().out))
+    assert found[0] == found[1]
+    assert (len(found[0]["boundaries"]), len(found[0]["boundaries_not_checked"])) == (20, 1)

@@ -104,7 +104,9 @@ def test_a_corpus_with_transcripts_is_aligned(service: Client, transcribed: dict
         assert archive.testzip() is None
         names = archive.namelist()
         read = notation.read(archive.read("textgrid/s1/u3.TextGrid"))
-        assert [t.name for t in read.tiers] == ["words", "phones", "phones posterior", "phones certainty"]
+        assert [t.name for t in read.tiers] == [
+            "words", "phones", "phones posterior", "phones certainty", "phones interval", "transcript posterior",
+        ]  # fmt: skip
         assert [s.label for s in read.tiers[0].entries if s.label] == ["In", "being", "comparatively", "modern"]
         assert len([n for n in names if n.startswith("htk/")]) == COUNT - 1
         errors = list(csv.DictReader(io.StringIO(archive.read("errors.csv").decode())))
@@ -189,6 +191,23 @@ def test_a_cancelled_job_keeps_what_it_has(own_service: Any, recordings: Path, t
         assert 0 < len(rows) + done["failed_files"] == done["progress"]["done"] < COUNT
 
 
+def test_limits_and_parts_are_those_of_labelling(own_service: Any, corpus_folder: Path) -> None:
+    """Too long recordings fail one by one and alike whatever the kind, in as many parts; the others are answered."""
+    with own_service(workers=1, shard_files=4, max_audio_seconds=1.9) as client:
+        zipped = {"content": speech.zip_folder(corpus_folder), "headers": {"content-type": "application/zip"}}
+        corpus = client.post("/corpora", **zipped).json()
+        found = {}
+        for kind, more in {"label": {}, "align": {"refine": True}, "recognize": {}}.items():
+            done = wait_for_end(client, started(client, kind=kind, corpus=corpus["id"], **more))
+            assert done["state"] == "succeeded", done
+            errors = client.get(f"/jobs/{done['id']}/errors").json()["errors"]
+            progress = done["progress"]
+            found[kind] = (progress["done"], progress["total"], {e["utterance"]: e["type"] for e in errors})
+        assert found["label"] == found["align"] == found["recognize"]
+        assert set(found["label"][2].values()) == {"/problems/audio-too-long"}
+        assert 0 < len(found["label"][2]) < 20
+
+
 def workers() -> set[int]:
     """The processes of this one that run tasks."""
     found = set()
@@ -247,4 +266,4 @@ def test_an_alignment_model_labels_nothing(service: Client, corpus: dict[str, An
     model = {"base": "english-alignment"} if "base" in asked else {"model": "english-alignment"}
     refused = service.post("/jobs", json={"corpus": corpus["id"], **asked, **model})
     assert refused.status_code == 422, refused.text
-    assert "expected a model that labels segments, got english-alignment" in refused.json()["detail"]
+    assert "expected a model that labels given segments, got english-alignment" in refused.json()["detail"]

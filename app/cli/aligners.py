@@ -1,0 +1,56 @@
+"""The alignment model and the dictionary that the commands are given, for one process or for several."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from phonechain.app.cli import common
+from phonechain.features.errors import SettingsError
+
+if TYPE_CHECKING:
+    from phonechain.app.alignment.transcripts import Pronouncer
+    from phonechain.model.segmental.aligner import PhoneAligner
+
+MANY = 6
+"""Recordings from which on further processes save more time than they take to start."""
+
+
+def load_aligner(model: str) -> PhoneAligner:
+    """The aligner of a model file, or the shipped one. Raises ModelFileError."""
+    from phonechain.model import ALIGNMENT
+    from phonechain.model.segmental.aligner import PhoneAligner
+
+    return PhoneAligner.load(common.model_path(ALIGNMENT if model == common.DEFAULT else model))
+
+
+@lru_cache(maxsize=1)
+def load_lone_aligner(model: str) -> PhoneAligner:
+    """The aligner of a process that is one of several, with one thread; one that is forked finds what was loaded before."""
+    from phonechain.app.labelling.batcher import set_threads
+
+    set_threads(1)  # each process has a core, and torch's threads do not survive a fork
+    return load_aligner(model)
+
+
+def count_workers(recordings: int) -> int:
+    """A process for each core where there are many recordings."""
+    from phonechain.app.settings import cores
+
+    return min(cores(), recordings) if recordings >= MANY else 1
+
+
+def load_pronouncer(dictionary: Path | None, language: str, phones: bool, oov: str | None = None) -> Pronouncer:
+    """How transcripts become words, by the options. Raises SettingsError, AnnotationSyntaxError."""
+    from phonechain.app.alignment.transcripts import pronouncer_of
+    from phonechain.features.words import espeak
+
+    if oov not in (None, "guess", "refuse"):
+        raise SettingsError(f"--oov: expected guess or refuse, got {oov!r}", value=oov)
+    if language.split("-")[0].casefold() != "en" and dictionary is None and not phones:
+        raise SettingsError(
+            f"--language {language}: expected --dictionary or --phones with it, for only English has one"
+        )
+    own = None if dictionary is None else espeak.read(dictionary)
+    return pronouncer_of(own, language=language, phones=phones, oov=oov)  # type: ignore[arg-type]
