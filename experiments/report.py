@@ -23,13 +23,15 @@ class Store:
         self.folder = folder
         self._lock = threading.Lock()
         self._results: dict[str, Result] = {}
+        found = []
         for file in sorted(folder.glob("*.jsonl")):
             for line in file.read_text(encoding="utf-8").splitlines():
                 try:
-                    result = json.loads(line)
+                    found.append(json.loads(line))
                 except json.JSONDecodeError:  # the line that a kill cut short
                     continue
-                self._results[stored_key(result)] = result
+        for result in sorted(found, key=lambda r: r.get("created", "")):  # of two for the same cell, the newer one
+            self._results[stored_key(result)] = result
 
     def get(self, key: str) -> Result | None:
         """The result of that key, from whichever table."""
