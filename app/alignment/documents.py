@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from phonechain.app.alignment.pipeline import AlignedRecording
 from phonechain.features.errors import Notice
 from phonechain.model.segmental.aligner import PhoneAligner
 from phonechain.model.segmental.answers import AlignedPhone, AlignedWord, Recognition, WorstFit
 
+if TYPE_CHECKING:
+    from phonechain.app.alignment.labels import Labels
+    from phonechain.model.answers import LabelledSegment
 
-def to_json(name: str, aligner: PhoneAligner, done: AlignedRecording | Recognition) -> dict[str, Any]:
-    """The answer as JSON values."""
-    head = {"model": {"name": name, "version": aligner.version_}}
+
+def to_json(
+    name: str, aligner: PhoneAligner, done: AlignedRecording | Recognition, labels: Labels | None = None
+) -> dict[str, Any]:
+    """The answer as JSON values, with the labels of its phones by another model."""
+    head: dict[str, Any] = {"model": {"name": name, "version": aligner.version_}}
+    if labels is not None:
+        head["labelling_model"] = {"name": labels.model, "version": labels.version}
     if isinstance(done, Recognition):
         return {
-            **head, "duration": done.duration, "segments": [_phone_to_json(p) for p in done.phones],
+            **head, "duration": done.duration, "segments": _phones_to_json(done.phones, labels),
             "warnings": [n.as_dict() for n in done.notices],
         }  # fmt: skip
     answer = done.alignment
@@ -30,9 +39,27 @@ def to_json(name: str, aligner: PhoneAligner, done: AlignedRecording | Recogniti
             "worst": None if answer.worst is None else _worst_to_json(answer.worst),
         },
         "words": [_word_to_json(w) for w in answer.words],
-        "segments": [_phone_to_json(p) for p in answer.phones],
+        "segments": _phones_to_json(answer.phones, labels),
         "unmatched": [{"start": u.start, "end": u.end, "text": u.text} for u in answer.unmatched],
         "warnings": [notice.as_dict() for notice in _unique(done.notices)],
+    }
+
+
+def _phones_to_json(phones: Sequence[AlignedPhone], labels: Labels | None) -> list[dict[str, Any]]:
+    if labels is None:
+        return [_phone_to_json(p) for p in phones]
+    return [
+        {**_phone_to_json(p), "labelled": labelled_to_json(one)} for p, one in zip(phones, labels.segments, strict=True)
+    ]
+
+
+def labelled_to_json(segment: LabelledSegment) -> dict[str, Any]:
+    """What a labelling model says of a phone; its `given_posterior` is that of the aligned label."""
+    return {
+        "label": segment.label,
+        "posterior": _round(segment.posterior),
+        "given_posterior": None if segment.given_posterior is None else _round(segment.given_posterior),
+        "n_best": [{"label": label, "posterior": _round(p)} for label, p in segment.n_best],
     }
 
 

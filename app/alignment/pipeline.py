@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from phonechain.app.alignment.transcripts import Pronouncer, list_guesses
 from phonechain.features import annotation as notation
@@ -19,6 +19,9 @@ from phonechain.features.segments import Segment
 from phonechain.model.segmental.aligner import PhoneAligner
 from phonechain.model.segmental.answers import Alignment, Recognition
 from phonechain.model.segmental.progress import Progress, go_on
+
+if TYPE_CHECKING:
+    from phonechain.app.alignment.labels import Labels
 
 WORD_TIERS = (
     "words",
@@ -190,12 +193,13 @@ NOT_IN_TRANSCRIPT = "(not in the transcript)"
 """The label of sound without text in the tier of what does not match."""
 
 
-def to_annotation(done: AlignedRecording | Recognition, duration: float) -> Annotation:
+def to_annotation(done: AlignedRecording | Recognition, duration: float, labels: Labels | None = None) -> Annotation:
     """The answer as an annotation: every tier of the input, then words, those guessed, phones, and how certain they are.
 
     "PHONES posterior" has each label's posterior, "PHONES certainty" the probability that its start is within 20 ms, and
     "PHONES interval" the two times (s) between which that lies with 90 %. "transcript posterior" says how well the transcript
-    fits, and where worst; "unmatched", what does not match at all.
+    fits, and where worst; "unmatched", what does not match at all. `labels` of another model and their posteriors are in
+    "PHONES labelled" and "PHONES labelled posterior".
     """
     answer = done.alignment if isinstance(done, AlignedRecording) else done
     source = done.annotation if isinstance(done, AlignedRecording) else None
@@ -223,6 +227,11 @@ def to_annotation(done: AlignedRecording | Recognition, duration: float) -> Anno
         (" interval", [f"{p.start_low:.4f} {p.start_high:.4f}" for p in answer.phones]),
     ):
         add(phones + kind, [Segment(p.start, p.end, text) for p, text in zip(answer.phones, texts, strict=True)])
+    if labels is not None:
+        found = [Segment(p.start, p.end, s.label) for p, s in zip(answer.phones, labels.segments, strict=True)]
+        name = add(phones + " labelled", found)
+        shares = [f"{s.posterior:.4f}" for s in labels.segments]
+        add(name + POSTERIOR, [Segment(p.start, p.end, x) for p, x in zip(answer.phones, shares, strict=True)])
     if isinstance(answer, Alignment):
         add("transcript" + POSTERIOR, [Segment(0.0, answer.duration, describe_fit(answer))])
         lost = [Segment(u.start, u.end, u.text or NOT_IN_TRANSCRIPT) for u in answer.unmatched if u.end > u.start]
@@ -241,12 +250,13 @@ def describe_fit(answer: Alignment) -> str:
 
 
 def render(
-    done: AlignedRecording | Recognition, format: str, *, duration: float, rate: int, recording: str | None
-) -> bytes:
+    done: AlignedRecording | Recognition, format: str, *, duration: float, rate: int, recording: str | None,
+    labels: Labels | None = None,
+) -> bytes:  # fmt: skip
     """The annotation in a format; one with room for a single tier gets the phones alone. Raises AnnotationError."""
     from phonechain.app.labelling import conversion
 
-    whole = to_annotation(done, duration)
+    whole = to_annotation(done, duration, labels)
     if notation.FORMATS[format].flat:
         answer = done.alignment if isinstance(done, AlignedRecording) else done
         before = 0 if not isinstance(done, AlignedRecording) or done.annotation is None else len(done.annotation.tiers)

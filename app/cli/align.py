@@ -18,6 +18,7 @@ from phonechain.app.cli.aligners import load_aligner, load_pronouncer
 from phonechain.features.errors import SettingsError
 
 if TYPE_CHECKING:
+    from phonechain.app.alignment.labels import Labels
     from phonechain.app.alignment.pipeline import AlignedRecording
     from phonechain.features.audio.reader import Audio
     from phonechain.model.segmental.aligner import PhoneAligner
@@ -28,6 +29,13 @@ ModelOption = Annotated[str, typer.Option("--model", "-m", help="Alignment model
 FormatOption = Annotated[
     str | None,
     typer.Option("--format", "-f", help="table, json, or an annotation format. Default: from the name of --out."),
+]
+LabelWith = Annotated[
+    str | None,
+    typer.Option(
+        help="Labelling model, such as default: it labels the segments found, and says how probable their labels are.",
+        metavar="MODEL",
+    ),
 ]
 OutOption = Annotated[
     Path | None,
@@ -66,6 +74,7 @@ def align(
     channel: options.Channel = "mix",
     format: FormatOption = None,
     out: OutOption = None,
+    label_with: LabelWith = None,
     doubtful: Annotated[int, typer.Option(help="Print the N least certain boundaries.", metavar="N", min=0)] = 0,
     table: Annotated[
         Path | None, typer.Option("--table", help="Write every phone to this CSV file, least certain first.")
@@ -87,7 +96,7 @@ def align(
             )
         how = {"tier": tier, "refine": refine, "spread": spread}
         speech = Speech(dictionary, language, phones, oov)
-        align_folder(audio, out, model, speech, format, how, chosen, doubtful, table)
+        align_folder(audio, out, model, speech, format, how, chosen, doubtful, table, label_with)
         return
     aligner, speaker = load_aligner(model), load_pronouncer(dictionary, language, phones, oov)
     common.check_file(audio, "a sound file")
@@ -97,6 +106,7 @@ def align(
     wanted = choose_format(format, out)
     common.check_output(out)
     from phonechain.app.alignment import pipeline
+    from phonechain.app.alignment.labels import label
 
     sound = pipeline.read_audio(audio, aligner, chosen)
     source: Any = text
@@ -108,17 +118,19 @@ def align(
             aligner, sound, source, speaker, tier=tier, refine=refine, spread=spread, progress=progress
         )
     common.warn(done.notices)
-    print_answer(done, wanted, out, aligner, model, sound, audio)
+    labels = None if label_with is None else label(common.load_model(label_with), label_with, sound, done.alignment)
+    print_answer(done, wanted, out, aligner, model, sound, audio, labels)
     if doubtful or table is not None:
         from phonechain.app.cli.align_folder import Ranking, list_rows
 
-        Ranking(list_rows(str(audio), done.alignment)).finish(doubtful, table)
+        Ranking(list_rows(str(audio), done.alignment, labels)).finish(doubtful, table)
 
 
 def recognize(
     audio: Annotated[Path, typer.Argument(help="A recording.", metavar="AUDIO")],
     model: ModelOption = "default",
     channel: options.Channel = "mix",
+    label_with: LabelWith = None,
     format: FormatOption = None,
     out: OutOption = None,
 ) -> None:
@@ -131,12 +143,14 @@ def recognize(
     common.check_file(audio, "a sound file")
     aligner = load_aligner(model)
     from phonechain.app.alignment import pipeline
+    from phonechain.app.alignment.labels import label
 
     sound = pipeline.read_audio(audio, aligner, parse_channel(channel))
     with show_progress(sound) as progress:
         done = pipeline.recognize(aligner, sound, progress=progress)
     common.warn(done.notices)
-    print_answer(done, wanted, out, aligner, model, sound, audio)
+    labels = None if label_with is None else label(common.load_model(label_with), label_with, sound, done)
+    print_answer(done, wanted, out, aligner, model, sound, audio, labels)
 
 
 @contextmanager
@@ -179,23 +193,29 @@ def print_answer(
     model: str,
     sound: Audio,
     audio: Path,
+    labels: Labels | None,
 ) -> None:
     """Write the answer in the format that is wanted. Raises AnnotationError, OSError."""
     from phonechain.app.alignment import documents, pipeline
 
     if wanted == "json":
-        document = documents.to_json(Path(model).stem, aligner, done)
+        document = documents.to_json(Path(model).stem, aligner, done, labels)
         data = json.dumps(document, ensure_ascii=False, indent=2).encode("utf-8") + b"\n"
     elif wanted == "table":
-        data = _table(done).encode("utf-8")
+        data = _table(done, labels).encode("utf-8")
     else:
         data = pipeline.render(
-            done, wanted, duration=sound.duration, rate=sound.source_rate or sound.rate, recording=audio.name
+            done,
+            wanted,
+            duration=sound.duration,
+            rate=sound.source_rate or sound.rate,
+            recording=audio.name,
+            labels=labels,
         )
     common.write_output(data, out)
 
 
-def _table(done: AlignedRecording | Recognition) -> str:
+def _table(done: AlignedRecording | Recognition, labels: Labels | None) -> str:
     from io import StringIO
 
     from rich.console import Console
@@ -212,12 +232,15 @@ def _table(done: AlignedRecording | Recognition) -> str:
         ("90 % interval of the start", "right"),
     ]
     columns += [("within 20 ms", "right"), ("posterior", "right")]
+    columns += ["labelled", ("its posterior", "right")] if labels is not None else []
     columns += [("moved by", "right")] if moved else []
     columns += ["word"] if words else []
     table = common.table(*columns)
-    for p in answer.phones:
+    for n, p in enumerate(answer.phones):
         row = [f"{p.start:.3f}", f"{p.end:.3f}", p.label, f"{p.start_low:.3f} to {p.start_high:.3f}"]
         row += [f"{p.within:.2f}", f"{p.posterior:.2f}"]
+        if labels is not None:
+            row += [labels.segments[n].label, f"{labels.segments[n].posterior:.2f}"]
         row += [_format_shift(p)] if moved else []
         row += [words[p.word].written if p.word is not None else ""] if words else []
         table.add_row(*row)

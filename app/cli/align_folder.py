@@ -22,16 +22,20 @@ from phonechain.features.corpora.pairing import read_bytes
 from phonechain.features.errors import AudioError, Notice, PhonechainError, SettingsError
 
 if TYPE_CHECKING:
+    from phonechain.app.alignment.labels import Labels
     from phonechain.app.alignment.pipeline import AlignedRecording
     from phonechain.app.alignment.transcripts import Pronouncer
     from phonechain.features.audio.reader import Audio
     from phonechain.features.corpora.transcripts import TranscribedRecording
+    from phonechain.model.answers import LabelledSegment
+    from phonechain.model.labeler import PhoneLabeler
     from phonechain.model.segmental.aligner import PhoneAligner
     from phonechain.model.segmental.answers import AlignedPhone, Alignment
 
 COLUMNS = (
     "file", "segment", "start", "end", "label", "word", "within_20_ms", "start_low", "start_high", "posterior",
-    "given_start", "log_posterior_per_phone", "log_posterior", "fits_worst", "guessed",
+    "given_start", "log_posterior_per_phone", "log_posterior", "fits_worst", "guessed", "labelled",
+    "labelled_posterior",
 )  # fmt: skip
 
 EVERY = 10.0
@@ -51,9 +55,10 @@ class Row:
     fits_worst: bool
     log_posterior: float
     log_posterior_per_phone: float
+    labelled: LabelledSegment | None
 
 
-def list_rows(file: str, answer: Alignment) -> list[Row]:
+def list_rows(file: str, answer: Alignment, labels: Labels | None) -> list[Row]:
     """The rows of a recording; its own start is certain."""
     worst = () if answer.worst is None else range(*answer.worst.phones)
     fit = (answer.log_posterior, answer.log_posterior_per_phone)
@@ -61,7 +66,8 @@ def list_rows(file: str, answer: Alignment) -> list[Row]:
     for n, p in enumerate(answer.phones):
         word = answer.words[p.word] if p.word is not None and answer.words else None
         written, guessed = ("", False) if word is None else (word.written, word.guessed)
-        rows.append(Row(p.within if n else 1.0, file, n, p, written, guessed, n in worst, *fit))
+        labelled = None if labels is None else labels.segments[n]
+        rows.append(Row(p.within if n else 1.0, file, n, p, written, guessed, n in worst, *fit, labelled))
     return rows
 
 
@@ -98,7 +104,10 @@ class Ranking:
             given = "" if p.given_start is None else p.given_start
             fit = (f"{row.log_posterior_per_phone:.4g}", f"{row.log_posterior:.6g}", "yes" if row.fits_worst else "")
             guessed = "yes" if row.guessed else ""
-            writer.writerow((row.file, row.place, p.start, p.end, p.label, row.word, *numbers, given, *fit, guessed))
+            labelled = ("", "") if row.labelled is None else (row.labelled.label, f"{row.labelled.posterior:.6g}")
+            writer.writerow(
+                (row.file, row.place, p.start, p.end, p.label, row.word, *numbers, given, *fit, guessed, *labelled)
+            )
         return out.getvalue().encode()
 
 
@@ -125,6 +134,7 @@ class Task:
     options: dict[str, Any]
     channel: int | Literal["mix"]
     ranked: bool
+    label_with: str | None
 
 
 @dataclass(slots=True)
@@ -148,6 +158,7 @@ def align_folder(
     channel: int | Literal["mix"],
     doubtful: int,
     table: Path | None,
+    label_with: str | None,
 ) -> None:
     """Align every recording below `root` that has a transcript beside it, into the same tree below `out`.
 
@@ -161,7 +172,11 @@ def align_folder(
     _load.cache_clear()
     _load(model, speech)
     found = transcripts.read(root, prefer="annotation" if options.get("refine") else "text")
-    task = Task(root, out, model, speech, form, suffix, options, channel, bool(doubtful) or table is not None)
+    ranked = bool(doubtful) or table is not None
+    task = Task(root, out, model, speech, form, suffix, options, channel, ranked, label_with)
+    if label_with is not None:
+        _load_labeler.cache_clear()
+        _load_labeler(label_with)
     ranking, notices, failed, done, phones = Ranking(), NoticeCount(), 0, 0, 0
     count, align = len(found.recordings), partial(_align_one, task)
     with (
@@ -218,6 +233,11 @@ def _load(model: str, speech: Speech) -> tuple[PhoneAligner, Pronouncer]:
     return load_lone_aligner(model), pronouncer
 
 
+@lru_cache(maxsize=1)
+def _load_labeler(model: str) -> PhoneLabeler:
+    return common.load_model(model)
+
+
 def _align_one(task: Task, one: TranscribedRecording) -> Outcome:
     """Read, align and write a recording; whatever is wrong with it, the others go on."""
     from phonechain.app.alignment import pipeline
@@ -228,26 +248,37 @@ def _align_one(task: Task, one: TranscribedRecording) -> Outcome:
         source = pipeline.read_source(read_bytes(one.transcript), one.transcript.name, audio=one.audio.stem)
         sound = pipeline.read_audio(one.audio, aligner, task.channel)
         answer = pipeline.align(aligner, sound, source, pronouncer, **task.options)
+        labels = _label(task, sound, answer)
         if task.out is not None:
             target = task.out / one.audio.relative_to(task.root).with_suffix(task.suffix)
             target.parent.mkdir(parents=True, exist_ok=True)
-            common.write_output(_answer(answer, task, aligner, sound, one.audio), target, durable=False)
+            common.write_output(_answer(answer, labels, task, aligner, sound, one.audio), target, durable=False)
     except (PhonechainError, OSError) as error:
         file = one.audio if isinstance(error, AudioError) else one.transcript
         return Outcome(one, common.file_line(file, error))
     except Exception as error:
         return Outcome(one, f"{one.audio}: unexpected {type(error).__name__}: {' '.join(str(error).split())[:200]}")
     name = one.audio.relative_to(task.root).as_posix()
-    rows = list_rows(name, answer.alignment) if task.ranked else ()
+    rows = list_rows(name, answer.alignment, labels) if task.ranked else ()
     return Outcome(one, None, len(answer.alignment.phones), answer.notices, rows)
 
 
-def _answer(answer: AlignedRecording, task: Task, aligner: PhoneAligner, sound: Audio, audio: Path) -> bytes:
+def _label(task: Task, sound: Audio, answer: AlignedRecording) -> Labels | None:
+    """The labels by another model, where they are asked for. Raises PhonechainError."""
+    from phonechain.app.alignment.labels import label
+
+    name = task.label_with
+    return None if name is None else label(_load_labeler(name), name, sound, answer.alignment)
+
+
+def _answer(
+    answer: AlignedRecording, labels: Labels | None, task: Task, aligner: PhoneAligner, sound: Audio, audio: Path
+) -> bytes:
     """Raises AnnotationError."""
     from phonechain.app.alignment import documents, pipeline
 
     if task.form == "json":
-        document = documents.to_json(Path(task.model).stem, aligner, answer)
+        document = documents.to_json(Path(task.model).stem, aligner, answer, labels)
         return json.dumps(document, ensure_ascii=False, indent=2).encode() + b"\n"
     rate = sound.source_rate or sound.rate
-    return pipeline.render(answer, task.form, duration=sound.duration, rate=rate, recording=audio.name)
+    return pipeline.render(answer, task.form, duration=sound.duration, rate=rate, recording=audio.name, labels=labels)

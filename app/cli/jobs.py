@@ -206,6 +206,10 @@ def _run_split(
             _fetch(client, job["id"], out, "corpus")
 
 
+LabelWith = Annotated[
+    str | None,
+    typer.Option(help="Labelling model for the segments found: NAME, NAME@VERSION or an alias.", metavar="MODEL"),
+]
 Aligner = Annotated[
     str,
     typer.Option("--model", "-m", help="Stored alignment model: NAME, NAME@VERSION or an alias; default for English."),
@@ -225,6 +229,7 @@ def align(
         bool, typer.Option("--phones", help="The transcripts consist of phones separated by spaces.")
     ] = False,
     language: options.Language = "en",
+    label_with: LabelWith = None,
     oov: Annotated[
         str | None,
         typer.Option(
@@ -245,7 +250,7 @@ def align(
     own = None if dictionary is None else _dictionary_text(dictionary)
     asked = {
         "refine": refine, "spread": spread, "phones": phones, "language": language, "oov": oov, "tier": tier,
-        "channel": channel, "dictionary": own, "model": model,
+        "channel": channel, "dictionary": own, "model": model, "label_with": label_with,
     }  # fmt: skip
     with _client(url, key) as client:
         id = _corpus_id(client, corpus, tier=tier, holds=None if refine else "transcripts")
@@ -269,6 +274,7 @@ def recognize(
     corpus: Annotated[str, typer.Argument(help=CORPUS)],
     model: Aligner = "default",
     channel: options.Channel = "mix",
+    label_with: LabelWith = None,
     format: Format = None,
     out: Out = None,
     wait: Wait = False,
@@ -280,8 +286,10 @@ def recognize(
     with _client(url, key) as client:
         id = _corpus_id(client, corpus, holds="sound")
         _run_split(
-            client, {"kind": "recognize", "corpus": id, "channel": channel, "model": model}, format, out, wait, as_json
-        )
+            client,
+            {"kind": "recognize", "corpus": id, "channel": channel, "model": model, "label_with": label_with},
+            format, out, wait, as_json,
+        )  # fmt: skip
 
 
 @jobs.command("evaluate")

@@ -9,6 +9,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from phonechain.app.alignment import documents, pipeline
+from phonechain.app.alignment.labels import Labels, label
 from phonechain.app.alignment.transcripts import Pronouncer, pronouncer_of
 from phonechain.app.corpora.contents import Files
 from phonechain.app.corpora.manifest import Line
@@ -20,12 +21,12 @@ from phonechain.app.storage.workspace import Workspace
 from phonechain.features.annotation.base import name_stem
 from phonechain.features.errors import PhonechainError
 from phonechain.features.words import dictionary as dictionaries
+from phonechain.model.segmental.answers import Recognition
 
 if TYPE_CHECKING:
     from phonechain.app.alignment.pipeline import AlignedRecording
     from phonechain.features.audio.reader import Audio
     from phonechain.model.segmental.aligner import PhoneAligner
-    from phonechain.model.segmental.answers import Recognition
     from phonechain.model.segmental.progress import Progress
 
 
@@ -34,6 +35,8 @@ def run(workspace: Workspace, job: Job, lines: Sequence[Line], files: Files, sti
     spec = job.spec
     options = spec["options"]
     aligner = execution.load_aligner(workspace, spec["model"]["blob"])
+    labelling = spec.get("labelling") or {}
+    labeler = execution.load_labeler(workspace, labelling["blob"]) if labelling else None
     pronouncer = _pronouncer(workspace, spec) if job.kind == "align" else None
     part = Part()
 
@@ -50,12 +53,16 @@ def run(workspace: Workspace, job: Job, lines: Sequence[Line], files: Files, sti
                 done = pipeline.recognize(aligner, sound, progress=go_on)
             else:
                 done = _align(aligner, sound, line, files, pronouncer, options, go_on)
-            made = [(file_name(line, format), _render(done, format, sound, line)) for format in options["formats"]]
+            answer = done if isinstance(done, Recognition) else done.alignment
+            labels = None if labeler is None else label(labeler, labelling["name"], sound, answer)
+            made = [
+                (file_name(line, format), _render(done, format, sound, line, labels)) for format in options["formats"]
+            ]
         except (PhonechainError, OSError) as error:
             part.errors.append(execution.make_file_error(job.id, line.index, line.id, error))
             continue
         part.files += made
-        document = _row(line, spec, aligner, done)
+        document = _row(line, spec, aligner, done, labels)
         part.add_row(json.dumps(document, ensure_ascii=False, allow_nan=False))
         part.segments += len(document["segments"])
     still_wanted.action()
@@ -74,16 +81,19 @@ def _align(
     )  # fmt: skip
 
 
-def _render(done: AlignedRecording | Recognition, format: str, sound: Audio, line: Line) -> bytes:
-    rate = sound.source_rate or sound.rate
-    return pipeline.render(done, format, duration=sound.duration, rate=rate, recording=PurePosixPath(line.audio).name)
+def _render(
+    done: AlignedRecording | Recognition, format: str, sound: Audio, line: Line, labels: Labels | None
+) -> bytes:
+    rate, name = sound.source_rate or sound.rate, PurePosixPath(line.audio).name
+    return pipeline.render(done, format, duration=sound.duration, rate=rate, recording=name, labels=labels)
 
 
 def _row(
-    line: Line, spec: dict[str, Any], aligner: PhoneAligner, done: AlignedRecording | Recognition
-) -> dict[str, Any]:
+    line: Line, spec: dict[str, Any], aligner: PhoneAligner, done: AlignedRecording | Recognition,
+    labels: Labels | None,
+) -> dict[str, Any]:  # fmt: skip
     """The answer as `POST /align` has it, with whose it is instead of the model's name."""
-    document = documents.to_json(spec["model"]["name"], aligner, done)
+    document = documents.to_json(spec["model"]["name"], aligner, done, labels)
     del document["model"]
     whose = {"place": line.index, "utterance": line.id, "speaker": line.speaker, "split": line.split}
     return {**whose, **document}

@@ -30,6 +30,7 @@ from phonechain.app.storage.tables import (
     QUEUED,
     RESULT_BLOBS,
     RUNNING,
+    SPEC_BLOBS,
     SPLIT,
     SUCCEEDED,
     TERMINAL,
@@ -93,7 +94,7 @@ def _request_to_json(job: Job) -> dict[str, Any]:
     spec: Mapping[str, Any] = job.spec
     hidden = ("part", "parts", "total", "corpus_name")
     out = {k: v for k, v in spec.items() if k not in hidden and v not in (None, {}, [], "")}
-    for name in ("model", "base", "teacher", "dictionary"):
+    for name in SPEC_BLOBS:
         if isinstance(out.get(name), dict):
             out[name] = {k: v for k, v in out[name].items() if k != "blob"}
     return out

@@ -45,6 +45,7 @@ ALIGNMENTS = Table(
     (
         "utterance", "speaker", "split", "start", "end", "label", "word", "guessed", "within_20_ms", "start_low",
         "start_high", "posterior", "given_start", "log_posterior_per_phone", "log_posterior", "fits_worst",
+        "labelled", "labelled_posterior",
     ),
     {"doubt": "within_20_ms", "given": "posterior"},
 )  # fmt: skip
@@ -155,12 +156,14 @@ def _alignment_columns(row: dict[str, Any], place: int) -> dict[str, Any]:
     segment, transcript = row["segments"][place], row.get("transcript", {})
     if "start_interval" not in segment:
         return {}
-    low, high = segment["start_interval"]
+    (low, high), labelled = segment["start_interval"], segment.get("labelled") or {}
     word = row["words"][segment["word"]] if segment.get("word") is not None and row.get("words") else {}
     return {
         "start_low": low, "start_high": high, "word": word.get("written", ""), "guessed": "yes" if word.get("guessed") else "",
         "log_posterior_per_phone": transcript.get("log_posterior_per_phone", ""),
         "log_posterior": transcript.get("log_posterior", ""),
+        "labelled": labelled.get("label", ""),
+        "labelled_posterior": labelled.get("posterior", ""),
         "fits_worst": "yes" if place in (transcript.get("worst") or {}).get("segments", ()) else "",
     }  # fmt: skip
 

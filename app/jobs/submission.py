@@ -156,6 +156,8 @@ def _align_spec(
                 file.write(data)
             spec["dictionary"] = {"blob": file.digest, "words": len(own)}
         pronouncer_of(own, language=asked.language, phones=asked.phones, oov=asked.oov)
+    if asked.label_with is not None:
+        spec["labelling"] = models.resolve(asked.label_with, hold).reference()
     return {**spec, "model": models.resolve(asked.model, hold, "alignment").reference()}
 
 

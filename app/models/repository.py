@@ -13,7 +13,7 @@ from phonechain.app.problems.errors import InvalidRequest, ModelExists, ModelInU
 from phonechain.app.settings import Settings
 from phonechain.app.storage import quotas
 from phonechain.app.storage.database import Database
-from phonechain.app.storage.tables import UNFINISHED, Alias, Job, ModelVersion
+from phonechain.app.storage.tables import SPEC_BLOBS, UNFINISHED, Alias, Job, ModelVersion
 from phonechain.app.storage.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ def remove(db: Database, name: str, version: str) -> str:
         if alias is not None:
             raise ModelInUse(f"the alias {alias!r} stands for this version", value=alias)
         for id, spec in session.execute(select(Job.id, Job.spec).where(Job.state.in_(UNFINISHED))):
-            if row.blob in ((spec.get(used) or {}).get("blob") for used in ("model", "base")):
+            if row.blob in ((spec.get(used) or {}).get("blob") for used in SPEC_BLOBS):
                 raise ModelInUse(f"job {id}, which has not ended, needs this version", value=id)
         session.delete(row)
     return row.blob

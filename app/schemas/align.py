@@ -16,6 +16,11 @@ MAX_DICTIONARY = 16 * 2**20
 
 ALIGNMENT_MODEL = "An alignment model that was stored with `POST /models`; `default` is the English one."
 
+LABEL_WITH = (
+    "A model that labels given segments, such as `default`: it labels the segments that were found, and says how probable the "
+    "aligned labels are. Each segment then has `labelled`."
+)
+
 Oov = Literal["guess", "refuse"] | None
 OOV = (
     "For words missing from the dictionary: `guess` their pronunciation from the spelling and mark it as guessed, or "
@@ -29,6 +34,7 @@ class RecognizeOptions(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     model: str = Field("default", description=ALIGNMENT_MODEL, max_length=200)
+    label_with: str | None = Field(None, description=LABEL_WITH, max_length=200)
     channel: Annotated[int | Literal["mix"], BeforeValidator(parse_channel)] = Field(
         "mix", description="Channel of the sound: an index from 0, or `mix` for the mean of all."
     )
@@ -78,6 +84,17 @@ class RecognizeBody(RecognizeOptions):
     )
 
 
+class LabelledPhoneOut(BaseModel):
+    """What a model that takes boundaries as given says of an aligned phone."""
+
+    label: str
+    posterior: float
+    given_posterior: float | None = Field(
+        description="Posterior of the aligned label; null for one that the model does not have."
+    )
+    n_best: list[Alternative] = Field(description="The most probable labels, in decreasing order.")
+
+
 class AlignedSegmentOut(BaseModel):
     """A phone and its certainty."""
 
@@ -93,6 +110,7 @@ class AlignedSegmentOut(BaseModel):
     given_within_20_ms: float | None = Field(
         None, description="Probability that the true start is within 20 ms of `given_start`."
     )
+    labelled: LabelledPhoneOut | None = Field(None, description="With `label_with`.")
 
 
 class AlignedWordOut(BaseModel):
@@ -144,6 +162,7 @@ class AlignAnswer(BaseModel):
     """An alignment."""
 
     model: ModelReference
+    labelling_model: ModelReference | None = Field(None, description="With `label_with`.")
     duration: float
     input: Literal["words", "phones", "refine"] = Field(description="How the transcript was interpreted.")
     tier: str | None
@@ -160,6 +179,7 @@ class RecognizeAnswer(BaseModel):
     """Phones found from the sound alone."""
 
     model: ModelReference
+    labelling_model: ModelReference | None = Field(None, description="With `label_with`.")
     duration: float
     segments: list[AlignedSegmentOut]
     warnings: list[NoticeOut]

@@ -8,7 +8,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_valida
 from pydantic_core import PydanticCustomError
 
 from phonechain.app.labelling.pipeline import MAX_GAP
-from phonechain.app.schemas.align import ALIGNMENT_MODEL, MAX_DICTIONARY, OOV, Oov
+from phonechain.app.schemas.align import ALIGNMENT_MODEL, LABEL_WITH, MAX_DICTIONARY, OOV, Oov
 from phonechain.app.schemas.classify import FurtherAnswers, LabelMap, parse_channel
 from phonechain.features.annotation import FORMATS, format_named
 
@@ -142,6 +142,7 @@ class RecognizeJob(_JobOptions):
 
     kind: Literal["recognize"]
     model: str = Field("default", description=ALIGNMENT_MODEL, max_length=200)
+    label_with: str | None = Field(None, description=LABEL_WITH, max_length=200)
     formats: list[str] = Field(
         default_factory=lambda: ["textgrid"],
         description="Annotation formats of the files in the result; JSON and CSV rows are always available.",

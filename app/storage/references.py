@@ -24,7 +24,7 @@ from sqlalchemy.orm import Session
 from phonechain.app.problems.errors import DatabaseAway, StorageFull
 from phonechain.app.reviews.tables import ReviewFile
 from phonechain.app.storage.ids import new_id
-from phonechain.app.storage.tables import RESULT_BLOBS, UNFINISHED, Corpus, Hold, Job, ModelVersion, Shard
+from phonechain.app.storage.tables import RESULT_BLOBS, SPEC_BLOBS, UNFINISHED, Corpus, Hold, Job, ModelVersion, Shard
 from phonechain.app.storage.workspace import Workspace
 
 HELD = 6 * 3600.0
@@ -135,9 +135,7 @@ def list_named(session: Session) -> set[str]:
 def _list_unfinished(session: Session) -> set[str]:
     """The models and dictionaries that jobs still need."""
     specs = session.scalars(select(Job.spec).where(Job.state.in_(UNFINISHED)))
-    return {
-        (spec.get(use) or {}).get("blob", "") for spec in specs for use in ("model", "base", "teacher", "dictionary")
-    }
+    return {(spec.get(use) or {}).get("blob", "") for spec in specs for use in SPEC_BLOBS}
 
 
 def _remove(workspace: Workspace, digest: str, holder: str | None) -> bool:

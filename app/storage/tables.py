@@ -36,6 +36,9 @@ TERMINAL: Final = (SUCCEEDED, FAILED, CANCELLED)
 SPLIT: Final = ("label", "align", "recognize")
 """Kinds whose work is split over the utterances of a corpus, with a result as far as they have come."""
 
+SPEC_BLOBS: Final = ("model", "base", "teacher", "labelling", "dictionary")
+"""Members of a job's spec whose `blob` it needs until it has ended."""
+
 RESULT_BLOBS: Final = ("blob", "evaluation", "segments_blob")
 """Members of a job's result that name blobs: what it made, the figures of its evaluation, the segments behind them."""
 

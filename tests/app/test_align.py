@@ -392,3 +392,34 @@ def test_an_alignment_model_of_ones_own_over_http(serve, tmp_path):
         assert client.post("/align?model=mine", **body).json()["model"] == other["model"]
         listed = client.get("/models?kind=alignment").json()["models"]
         assert [(m["name"], m["kind"]) for m in listed] == [("english-alignment", "alignment"), ("own", "alignment")]
+
+
+def test_segments_that_were_found_are_labelled(client: Client, capsys, tmp_path):
+    """The same by REST and by command, in JSON, tiers and the table; as if the segments had been given to /classify."""
+    sound = {"audio": samples.AUDIO.read_bytes()}
+    answer = client.post("/align", files=sound, data={"text": TEXT, "label_with": "default"}).json()
+    spans = [{"start": s["start"], "end": s["end"], "label": s["label"]} for s in answer["segments"]]
+    given = {**sound, "segments": ("s.json", json.dumps(spans).encode())}
+    plain = client.post("/classify?n_best=5", files=given).json()
+    assert answer["labelling_model"] == plain["model"]
+    for one, other in zip(answer["segments"], plain["segments"], strict=True):
+        assert one["labelled"]["label"] == other["label"]
+        for member in ("posterior", "given_posterior"):
+            assert one["labelled"][member] == pytest.approx(other[member], abs=1e-4)
+        assert [n["label"] for n in one["labelled"]["n_best"]] == [n["label"] for n in other["n_best"]]
+    out, table = tmp_path / "x.TextGrid", tmp_path / "t.csv"
+    code, _, err = run(
+        capsys, "align", samples.AUDIO, "--text", TEXT, "--label-with", "default", "-o", out, "--table", table
+    )
+    assert code == 0, err
+    tiers = {t.name: [s.label for s in t.entries] for t in notation.read(out.read_bytes(), name=out.name).tiers}
+    labels = [s["labelled"]["label"] for s in answer["segments"]]
+    assert tiers["phones labelled"] == labels
+    rows = sorted(csv.DictReader(table.open()), key=lambda row: int(row["segment"]))
+    assert [row["labelled"] for row in rows] == labels
+    assert [f"{float(row['labelled_posterior']):.4f}" for row in rows] == tiers["phones labelled posterior"]
+    heard = client.post("/recognize", files=sound, data={"label_with": "default"}).json()
+    assert all(s["labelled"]["n_best"] for s in heard["segments"])
+    for name, status in {"english-alignment": 422, "nothing": 404}.items():
+        refused = client.post("/align", files=sound, data={"text": TEXT, "label_with": name})
+        assert (refused.status_code, refused.json()["pointer"]) == (status, "#/label_with")

@@ -15,6 +15,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from phonechain.app.alignment import documents, pipeline
+from phonechain.app.alignment.labels import N_BEST, Labels, prepare
 from phonechain.app.alignment.pipeline import AlignedRecording
 from phonechain.app.alignment.transcripts import Pronouncer, pronouncer_of
 from phonechain.app.http.answers import file_response, json_response
@@ -23,15 +24,16 @@ from phonechain.app.http.uploads import File, Upload, parse_object, parse_option
 from phonechain.app.labelling.batcher import Slot
 from phonechain.app.labelling.lanes import TEXT_PER_SECOND, estimate_seconds
 from phonechain.app.models.catalog import ModelCatalog
-from phonechain.app.problems.errors import InvalidRequest
+from phonechain.app.problems.errors import InvalidRequest, UnknownModel
 from phonechain.app.schemas import align as schemas
 from phonechain.app.schemas.problems import refusals
+from phonechain.app.services import Services
 from phonechain.features.annotation import Annotation
 from phonechain.features.audio.reader import Audio
 from phonechain.features.errors import AnnotationError
 from phonechain.features.words import dictionary as dictionaries
 from phonechain.model.segmental.aligner import PhoneAligner
-from phonechain.model.segmental.answers import Recognition
+from phonechain.model.segmental.answers import Alignment, Recognition
 from phonechain.model.segmental.progress import Progress
 
 router = APIRouter(tags=["align"])
@@ -68,7 +70,8 @@ async def align(request: Request, services: ServicesDep) -> Response:
         sound, done = await slot.run(_align, slot, aligner, options, audio, transcript, settings.max_audio_seconds)
         metrics.audio.inc(sound.duration)
         metrics.segments.inc(len(done.alignment.phones))
-        return await slot.run(_response, name, aligner, sound, done, options.format)
+        labels = await _label(services, slot, options.label_with, sound, done.alignment)
+        return await slot.run(_response, name, aligner, sound, done, labels, options.format)
 
     with batcher.admit() as slot:
         return await run_while_connected(request, answer(slot))
@@ -96,7 +99,8 @@ async def recognize(request: Request, services: ServicesDep) -> Response:
         done = await slot.run(pipeline.recognize, aligner, sound, progress=_while_wanted(slot))
         metrics.audio.inc(sound.duration)
         metrics.segments.inc(len(done.phones))
-        return await slot.run(_response, name, aligner, sound, done, options.format)
+        labels = await _label(services, slot, options.label_with, sound, done)
+        return await slot.run(_response, name, aligner, sound, done, labels, options.format)
 
     with batcher.admit() as slot:
         return await run_while_connected(request, answer(slot))
@@ -128,6 +132,24 @@ def _align(
         progress=_while_wanted(slot),
     )  # fmt: skip
     return sound, done
+
+
+async def _label(
+    services: Services, slot: Slot, model: str | None, sound: Audio, answer: Alignment | Recognition
+) -> Labels | None:
+    """The labels of the phones by the model that is asked for. Raises UnknownModel, InvalidRequest."""
+    if model is None:
+        return None
+    try:
+        entry = await services.models.get(model)
+    except (UnknownModel, InvalidRequest) as error:
+        error.pointer = "label_with"
+        raise
+    ready = await slot.run(prepare, entry.labeler, sound, answer)
+    found = await services.batcher.label(
+        entry, ready.inputs, ready.segments, n_best=N_BEST, decode="posterior", comparison=ready.comparison
+    )
+    return Labels(entry.name, entry.version, found.labelled)
 
 
 def _while_wanted(slot: Slot) -> Progress:
@@ -197,10 +219,12 @@ def _audio(upload: Upload) -> bytes:
 
 
 def _response(
-    name: str, aligner: PhoneAligner, sound: Audio, done: AlignedRecording | Recognition, format: str
-) -> Response:
+    name: str, aligner: PhoneAligner, sound: Audio, done: AlignedRecording | Recognition, labels: Labels | None,
+    format: str,
+) -> Response:  # fmt: skip
     """The answer in the format that is asked for. Raises AnnotationError."""
     if format == "json":
-        return json_response(documents.to_json(name, aligner, done))
-    data = pipeline.render(done, format, duration=sound.duration, rate=sound.source_rate or sound.rate, recording=None)
+        return json_response(documents.to_json(name, aligner, done, labels))
+    rate = sound.source_rate or sound.rate
+    data = pipeline.render(done, format, duration=sound.duration, rate=rate, recording=None, labels=labels)
     return file_response(data, format, stem="alignment", model=name, version=aligner.version_, notices=done.notices)

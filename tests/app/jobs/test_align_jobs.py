@@ -128,13 +128,19 @@ def test_boundaries_of_a_corpus_are_refined(service: Client, corpus: dict[str, A
 
 def test_sound_alone_is_recognised(service: Client) -> None:
     files = [("files", (f"a{n}.wav", speech.utterance(n)[0])) for n in (1, 2)]
-    answer = service.post("/jobs", files=files, data={"job": json.dumps({"kind": "recognize"})})
+    asked = {"kind": "recognize", "label_with": "default"}
+    answer = service.post("/jobs", files=files, data={"job": json.dumps(asked)})
     assert answer.status_code == 202, answer.text
+    assert set(answer.json()["request"]["labelling"]) == {"name", "version"}
     job = wait_for_end(service, answer.json())
     assert job["result"]["utterances"] == 2, job
     rows = rows_of(service, job)
-    direct = service.post("/recognize", files={"audio": speech.utterance(1)[0]}).json()
+    direct = service.post("/recognize?label_with=default", files={"audio": speech.utterance(1)[0]}).json()
     assert rows[0]["segments"] == direct["segments"]
+    assert rows[0]["labelling_model"] == direct["labelling_model"]
+    first = table_of(service, job, "corpus")[0]
+    labelled = direct["segments"][0]["labelled"]
+    assert (first["labelled"], float(first["labelled_posterior"])) == (labelled["label"], labelled["posterior"])
     assert table_of(service, job, "doubt")[0]["label"]
 
 
