@@ -2,7 +2,8 @@
 
 What a GPU refuses, it refuses: tensors of two devices in one operation (single numbers on the CPU excepted, as with torch), and
 `.numpy()`. Beyond that it refuses what torch allows at a price: `.tolist()`, and indices from the CPU, which are copied each
-time. Transfers to the host are counted (`Gpu.syncs`), and an operation can be made to run out of memory (`Gpu.limit`).
+time. Waits for the device are counted (`Gpu.syncs`), and so are copies to it (`Gpu.uploads`); an operation can be made to run
+out of memory (`Gpu.limit`).
 
 It is not a GPU: it says nothing about kernels, their precision, their speed or real memory.
 
@@ -27,7 +28,11 @@ _META = torch.device("meta")
 _ATEN = torch.ops.aten
 
 _TRANSFERS = {_ATEN._to_copy.default, _ATEN.copy_.default}
-_SYNCS = {_ATEN._local_scalar_dense.default, _ATEN.nonzero.default, _ATEN.masked_select.default, _ATEN.equal.default}
+_SYNCS = {
+    _ATEN._local_scalar_dense.default, _ATEN.nonzero.default, _ATEN.masked_select.default, _ATEN.equal.default,
+    _ATEN.repeat_interleave.Tensor, _ATEN.bincount.default, _ATEN._unique2.default, _ATEN.unique_dim.default,
+}  # fmt: skip
+_INDEXED = {_ATEN.index.Tensor, _ATEN.index_put.default, _ATEN.index_put_.default}
 
 
 class Far(torch.Tensor):
@@ -149,11 +154,13 @@ class Gpu(TorchFunctionMode):
     """While it is entered, torch has a GPU `cuda:0`, the stand-in.
 
     Attributes:
-        syncs: transfers to the host since the start, `.item()` and data-dependent shapes included.
+        syncs: times that the host has waited for the device since the start: transfers to it, `.item()`, shapes that depend
+            on data, boolean masks as indices.
+        uploads: tensors copied to the device.
         limit: elements of a result of a matrix product above which it is out of memory; None for no limit.
     """
 
-    syncs = 0
+    syncs = uploads = 0
     limit: int | None = None
 
     def __enter__(self) -> Gpu:
@@ -164,7 +171,7 @@ class Gpu(TorchFunctionMode):
         self._patches.setattr(torch.cuda, "empty_cache", lambda: None)
         self._patches.setattr(torch, "Generator", _Generator)
         self._patches.setattr(torch, "inference_mode", torch.no_grad)  # in which a wrapper's views cannot be made
-        Gpu.syncs, Gpu.limit = 0, None
+        Gpu.syncs, Gpu.uploads, Gpu.limit = 0, 0, None
         self._factories = _Factories()
         self._factories.__enter__()
         super().__enter__()
@@ -179,7 +186,8 @@ class Gpu(TorchFunctionMode):
     @classmethod
     def count(cls, func: Any, flat: list[Any]) -> None:
         """Note an operation before it runs. Raises torch.OutOfMemoryError where it takes more than the limit."""
-        if func in _SYNCS:
+        masks = any(isinstance(x, torch.Tensor) and x.dtype in (torch.bool, torch.uint8) for x in flat[1:])
+        if func in _SYNCS or (func in _INDEXED and masks):
             cls.syncs += 1
         if cls.limit is not None:
             size = max((x.numel() for x in flat if isinstance(x, Far)), default=0)
@@ -197,6 +205,8 @@ class Gpu(TorchFunctionMode):
         method = bool(args) and isinstance(args[0], Far)
         if far and method:  # new_zeros(..., device=), zeros_like(x, device=)
             del kwargs["device"]
+        if far and func in (torch.tensor, torch.as_tensor):
+            Gpu.uploads += 1
         found = func(*args, **kwargs)
         return tree_map(_wrap, found) if far and not method else found
 
@@ -211,6 +221,7 @@ class Gpu(TorchFunctionMode):
         kwargs = {k: v for k, v in kwargs.items() if not _names(v, "cuda")}
         kwargs.pop("non_blocking", None)
         rest = [v for v in rest if not isinstance(v, bool) and v is not None]
+        Gpu.uploads += not isinstance(x, Far)
         moved = x if isinstance(x, Far) else Far(x.detach().clone())
         return func(moved, *rest, **kwargs) if rest or kwargs else moved
 

@@ -139,7 +139,9 @@ def _tables(potentials: Potentials, spread: float) -> tuple[Tensor, Tensor, _Loc
 def _normalise(unary: Tensor, labels: int) -> tuple[Tensor, Tensor]:
     """exp(unary) [N, Y] normalised to rows that sum to one, zero-padded to `labels`; and [N] log of the row sums, float64."""
     low, high = unary.aminmax()
-    as_it_is = max(float(high), -float(low)) <= SAFE_RANGE[1, unary.dtype]  # as a rule; else each row less its maximum
+    as_it_is = (
+        float(torch.maximum(high, -low)) <= SAFE_RANGE[1, unary.dtype]
+    )  # as a rule; else each row less its maximum
     top = unary.new_zeros(()) if as_it_is else unary.amax(1, keepdim=True)
     shifted = unary if as_it_is else unary - top
     p = nn.functional.pad(shifted, (0, labels - unary.shape[1]), value=float("-inf")).exp_()

@@ -71,6 +71,12 @@ def log_score(potentials: Potentials, labels: Tensor) -> Tensor:
 
 def _score(potentials: Potentials, labels: Tensor, codes: dict[int, Tensor]) -> Tensor:
     """[B], float64: the score and log Z may be large where their difference is small."""
+    return sum_rows(row_scores(potentials, labels, codes), potentials.packing)
+
+
+def row_scores(potentials: Potentials, labels: Tensor, codes: dict[int, Tensor] | None = None) -> Tensor:
+    """[N], float64: for each position the sum of the log-potentials that end there, for the label sequences `labels` [N]."""
+    codes = _codes(potentials, labels) if codes is None else codes
     rows = potentials.unary.gather(1, labels[:, None])[:, 0].double()
     for n, code in codes.items():
         first = potentials.packing.offsets[n - 1]
@@ -79,7 +85,7 @@ def _score(potentials: Potentials, labels: Tensor, codes: dict[int, Tensor]) -> 
             rows[first:] += shared.flatten().index_select(0, code)
         if local is not None:
             rows[first:] += local[first:].flatten(1).gather(1, code[:, None])[:, 0]
-    return sum_rows(rows, potentials.packing)
+    return rows
 
 
 def _codes(potentials: Potentials, labels: Tensor) -> dict[int, Tensor]:
@@ -222,17 +228,17 @@ def ngram_range(potentials: Potentials, *, begins: bool = True) -> float:
 
     `begins` says whether the first positions begin their sequences, so that their n-grams are not read.
     """
-    spread = 0.0
+    spread: list[Tensor] = []
     for table in (potentials.bigram, potentials.trigram):
         if table is not None:
             low, high = table.aminmax()
-            spread += float(high - low)
+            spread.append(high - low)
     offsets = potentials.packing.offsets if begins else (0, 0, 0)
     for table, start in ((potentials.edge, offsets[1]), (potentials.hyperedge, offsets[min(2, len(offsets) - 1)])):
         if table is not None and start < table.shape[0]:
             rows = table[start:].flatten(1)
-            spread += float((rows.amax(1) - rows.amin(1)).max())
-    return spread
+            spread.append((rows.amax(1) - rows.amin(1)).max())
+    return float(sum(spread[1:], spread[0])) if spread else 0.0
 
 
 def _has_nan(potentials: Potentials) -> bool:
@@ -310,7 +316,8 @@ def _value_and_gradients(
         here = slice(packing.offsets[n - 1], None)
         shared, local = grads.ngrams(n)
         if shared is not None:
-            shared += torch.bincount(code, minus[here], minlength=shared.numel()).view(shared.shape)
+            counts = shared.new_zeros(shared.numel()).index_add_(0, code, minus[here])  # bincount waits for the device
+            shared += counts.view(shared.shape)
         if local is not None:
             rows = torch.arange(packing.offsets[n - 1], packing.rows, device=code.device)
             at = [code // y**back % y for back in range(n - 1, -1, -1)]

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from phonechain.model.chain.inference import marginals
+from phonechain.model.chain.inference import marginals, row_scores
 from phonechain.model.chain.potentials import Potentials, edge_table, log_sum_exp, triple_table
 
 
@@ -42,31 +42,39 @@ def span_log_probabilities(potentials: Potentials, labels: Tensor, spans: Sequen
             raise ValueError(f"expected spans within {length} positions, got {a} to {b}")
     with torch.no_grad():
         p = potentials.detach().to(torch.float64)
-        y = labels.tolist()
+        if not spans:
+            return p.unary.new_zeros(0)
+        begin, end = torch.tensor(spans, device=labels.device).unbind(1)
+        first = (begin + p.order - 1).clamp_max(
+            length - 1
+        )  # the position whose probability the conditional steps go on from
         found = marginals(p, pairs=p.order == 2)
-        after = _messages(p)
-        gained = [0.0, *(_step_score(p, y, t) for t in range(1, length))]
-        values = []
-        for a, b in spans:
-            first = a + p.order - 1  # of the conditional steps
-            if b - a < p.order:
-                log = found.unary[a, y[a]].log()
-            else:
-                start = (
-                    found.unary[a, y[a]] if p.order == 1 or found.pair is None else found.pair[first, y[a], y[first]]
-                )
-                log = (
-                    start.log()
-                    + sum(gained[first + 1 : b])
-                    + _message_at(after[b - 1], y, b - 1)
-                    - _message_at(after[first], y, first)
-                )
-            values.append(log.masked_fill(log.isnan(), float("-inf")))  # where the start is impossible
-        return torch.stack(values) if values else p.unary.new_zeros(0)
+        single = found.unary.gather(1, labels[:, None])[:, 0]
+        start = single if found.pair is None else _at_labels(found.pair, labels)
+        after = _at_labels(_messages(p), labels)
+        gained, barred = _cumulate(row_scores(p, labels))
+        log = start[first].log() + gained[end - 1] - gained[first] + after[end - 1] - after[first]
+        log = torch.where(end - begin < p.order, single[begin].log(), log)
+        barred = (barred[end - 1] > barred[first]) & (end - begin >= p.order)
+        return log.masked_fill(log.isnan() | barred, float("-inf"))  # NaN where the start is impossible
 
 
-def _messages(p: Potentials) -> list[Tensor]:
-    """log beta_t: [k], or [j, k] from the second position on with order 2."""
+def _cumulate(rows: Tensor) -> tuple[Tensor, Tensor]:
+    """[T] sums of the rows up to each, without those of -inf; and how many of those there were."""
+    barred = rows.isneginf()
+    return rows.masked_fill(barred, 0.0).cumsum(0), barred.cumsum(0)
+
+
+def _at_labels(tables: Tensor, labels: Tensor) -> Tensor:
+    """[T] of tables [T, k] or [T, j, k] the entry of each position's label, or of its label and the one before."""
+    if tables.dim() == 2:
+        return tables.gather(1, labels[:, None])[:, 0]
+    code = labels.roll(1) * tables.shape[2] + labels
+    return tables.flatten(1).gather(1, code[:, None])[:, 0]
+
+
+def _messages(p: Potentials) -> Tensor:
+    """log beta_t: [T, k]; or with order 2 [T, j, k], that of the first position repeated for all j."""
     last = p.packing.rows - 1
     pairs = p.order == 2 and last > 0
     found = [p.unary.new_zeros((p.labels,) * (2 if pairs else 1))]
@@ -77,17 +85,6 @@ def _messages(p: Potentials) -> list[Tensor]:
             found.append(log_sum_exp(triple_table(p, here)[0] + onward + found[-1], 2))  # [i, j]
         else:
             found.append(log_sum_exp(onward + found[-1], 1))
-    return found[::-1]
-
-
-def _step_score(p: Potentials, y: Sequence[int], t: int) -> float:
-    """Sum of the log-potentials that end at t, for the given labels."""
-    here = slice(t, t + 1)
-    value = p.unary[t, y[t]] + edge_table(p, here)[0, y[t - 1], y[t]]
-    if p.order == 2 and t > 1:
-        value = value + triple_table(p, here)[0, y[t - 2], y[t - 1], y[t]]
-    return float(value)
-
-
-def _message_at(message: Tensor, y: Sequence[int], t: int) -> Tensor:
-    return message[y[t]] if message.dim() == 1 else message[y[t - 1], y[t]]
+    if pairs:
+        found[-1] = found[-1].expand_as(found[0])
+    return torch.stack(found[::-1])
