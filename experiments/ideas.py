@@ -59,21 +59,20 @@ class Idea:
 SEGMENTS, PAPER = "blstm-seg-lc-crf", "spn-ho-lc-crf"
 SHORT = {"epochs": 7}
 """Half the passes of the preset `blstm-seg-lc-crf`."""
+PERCEPTRON = {1: {"kind": "perceptron", "units": 64, "dropout": 0.5}}
+BIGRAM_SPN = {1: {"kind": "spn", "layers": 1, "products": 2, "states": 2, "dropout": 0.6, "scale": 0.02}}
+DRAWN = {"normalise": "any"}
 IDEAS = (
-    Idea("base", SEGMENTS, training=SHORT),
+    Idea("base: a perceptron over bigrams", SEGMENTS, factors=PERCEPTRON, training=SHORT),
+    Idea("an SPN over bigrams in place of the perceptron", SEGMENTS, factors=BIGRAM_SPN, training=SHORT),
+    Idea("SPN trees of two layers over labels", SEGMENTS, factors={**PERCEPTRON, 0: {"layers": 2, "states": 3}}, training=SHORT),
     Idea(
-        "an SPN over bigrams in place of the perceptron", SEGMENTS, training=SHORT,
-        factors={1: {"kind": "spn", "layers": 1, "products": 2, "states": 2, "dropout": 0.6, "scale": 0.02}},
+        "virtual adversarial training", SEGMENTS, factors=PERCEPTRON,
+        training={**SHORT, "adversarial": 0.3, "adversarial_size": 1.5},
     ),
-    Idea("SPN trees of two layers over labels", SEGMENTS, factors={0: {"layers": 2, "states": 3}}, training=SHORT),
-    Idea("no smoothing of the auxiliary loss", SEGMENTS, training={**SHORT, "smoothing": 0.0}),
-    Idea("twice the auxiliary loss", SEGMENTS, training={**SHORT, "auxiliary": 0.6, "smoothing": 0.2}),
-    Idea("virtual adversarial training", SEGMENTS, training={**SHORT, "adversarial": 0.3, "adversarial_size": 1.5}),
-    Idea("base", PAPER),
-    Idea("normalisation drawn", PAPER, model={"normalise": "any"}),
-    Idea("normalisation drawn, warped", PAPER, model={"normalise": "any"}, augmentation={"warp": 0.6}),
+    Idea("an SPN over bigrams, 14 passes", SEGMENTS, factors=BIGRAM_SPN, training={"epochs": 14}),
     Idea(
-        "normalisation drawn, warped, 18 passes", PAPER, model={"normalise": "any"}, augmentation={"warp": 0.6},
+        "normalisation drawn, filter banks warped, 18 passes", PAPER, model=DRAWN, augmentation={"warp": 0.6},
         training={"epochs": 18},
     ),
 )  # fmt: skip
