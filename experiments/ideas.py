@@ -61,16 +61,17 @@ SHORT = {"epochs": 7}
 """Half the passes of the preset `blstm-seg-lc-crf`."""
 PERCEPTRON = {1: {"kind": "perceptron", "units": 64, "dropout": 0.5}}
 BIGRAM_SPN = {1: {"kind": "spn", "layers": 1, "products": 2, "states": 2, "dropout": 0.6, "scale": 0.02}}
+DEEPER = {0: {"layers": 2, "states": 3}}
 DRAWN = {"normalise": "any"}
 IDEAS = (
     Idea("base: a perceptron over bigrams", SEGMENTS, factors=PERCEPTRON, training=SHORT),
     Idea("an SPN over bigrams in place of the perceptron", SEGMENTS, factors=BIGRAM_SPN, training=SHORT),
-    Idea("SPN trees of two layers over labels", SEGMENTS, factors={**PERCEPTRON, 0: {"layers": 2, "states": 3}}, training=SHORT),
+    Idea("SPN trees of two layers over labels", SEGMENTS, factors={**PERCEPTRON, **DEEPER}, training=SHORT),
     Idea(
         "virtual adversarial training", SEGMENTS, factors=PERCEPTRON,
         training={**SHORT, "adversarial": 0.3, "adversarial_size": 1.5},
     ),
-    Idea("an SPN over bigrams, 14 passes", SEGMENTS, factors=BIGRAM_SPN, training={"epochs": 14}),
+    Idea("both SPNs, 14 passes", SEGMENTS, factors={**BIGRAM_SPN, **DEEPER}, training={"epochs": 14}),
     Idea(
         "normalisation drawn, filter banks warped, 18 passes", PAPER, model=DRAWN, augmentation={"warp": 0.6},
         training={"epochs": 18},
