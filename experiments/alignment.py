@@ -224,8 +224,10 @@ def examples(
     shift: float,
     *,
     noises: Sequence[float] = (),
+    tolerance: int = 0,
+    short: float = 0.0,
 ) -> list[Example]:
-    """Frames and labels of recordings; those that cannot be used are told and left out."""
+    """Frames and labels of recordings; those that cannot be used are told and left out. For the rest see `Example`."""
     index = {y: n for n, y in enumerate(labels)}
     silence = next(y for y in labels if y.casefold() in SILENCES)
     out = []
@@ -238,15 +240,19 @@ def examples(
             continue
         track = [warp_frames(audio.samples, features, w).astype(np.float16) for w in warps]
         track += [warp_frames(noisy(audio.samples, random), features, w).astype(np.float16) for w in noises]
-        out.append(Example(track, [(s.start, s.end, index[str(s.label)]) for s in reference], shift))
+        segments = [(s.start, s.end, index[str(s.label)]) for s in reference]
+        out.append(Example(track, segments, shift, tolerance, short))
     return out
 
 
 def train(given: argparse.Namespace) -> None:
     """A model from the labels of FOLDER, and of --exact without a shift."""
     found = utterances(given)
-    held = found[: given.dev]
-    rest = found[given.dev :]
+    held, rest = found[: given.dev], found[given.dev :]
+    if given.hold_speakers:
+        out = set(sorted({str(u.speaker) for u in found})[:: given.hold_speakers])
+        held = [u for u in found if str(u.speaker) in out][: given.dev]
+        rest = [u for u in found if str(u.speaker) not in out]
     exact = corpora.read(given.exact).utterances if given.exact else []
     features = FeatureSettings()
     names = {str(s.label) for u in rest for s in u.segments if s.label and s.label not in NOISE}
@@ -254,12 +260,22 @@ def train(given: argparse.Namespace) -> None:
     labels = sorted(names | {quiet})
     model = SegmentalSettings(units=given.units, products=given.products, states=given.states)
     training = SegmentalTraining(
-        epochs=given.epochs, pretraining=given.pretraining, warps=tuple(given.warps), rate=given.rate, seed=given.seed
-    )
+        epochs=given.epochs, pretraining=given.pretraining, warps=tuple(given.warps), rate=given.rate, seed=given.seed,
+        placement=given.placement, every=given.every,
+    )  # fmt: skip
     aligner = PhoneAligner(model, training=training, features=features, card=Card(given.name))
     aligner.labels_ = labels
-    data = examples(rest, labels, features, given.warps, given.shift, noises=given.noises)
-    data += examples(exact, labels, features, given.warps, 0.0, noises=given.noises)
+    data = examples(
+        rest,
+        labels,
+        features,
+        given.warps,
+        given.shift,
+        noises=given.noises,
+        tolerance=given.tolerance,
+        short=given.short,
+    )
+    data += given.repeat_exact * examples(exact, labels, features, given.warps, 0.0, noises=given.noises)
     dev = examples(held, labels, features, (1.0,), given.shift)
     base = PhoneAligner.load(given.base) if given.base else None
     network = learning.build(model, len(labels), given.seed) if base is None else base._require_network()
@@ -300,6 +316,12 @@ def main() -> None:
             one.add_argument("--base", type=Path)
             one.add_argument("--name", default="alignment")
             one.add_argument("--dev", type=int, default=40, help="utterances held out")
+            one.add_argument("--hold-speakers", type=int, default=0, help="hold out every so many speakers, by name")
+            one.add_argument("--repeat-exact", type=int, default=1, help="how often --exact is in an epoch")
+            one.add_argument("--placement", type=float, default=0.0, help="weight of the loss of boundaries")
+            one.add_argument("--tolerance", type=int, default=0, help="frames to which FOLDER's boundaries are right")
+            one.add_argument("--short", type=float, default=0.0, help="those of segments up to so long are not trusted")
+            one.add_argument("--every", type=int, default=1, help="batches to one with the segmental loss")
             one.add_argument("--warps", type=float, nargs="+", default=[1.0])
             one.add_argument("--noises", type=float, nargs="*", default=[], help="warps of noisy versions")
             one.add_argument("--rate", type=float, default=2e-3)

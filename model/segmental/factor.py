@@ -66,6 +66,46 @@ class SegmentFactor(nn.Module):
         shape = (self.states, self.products, self.labels)
         return _Scores.apply(-one[:, grid], three[:, grid], one - two, two - three, begin, end, durations, s, shape)
 
+    def placed(self, track: Tensor, begin: Tensor, end: Tensor, labels: Tensor) -> Tensor:
+        """Scores of few candidates, of a label each, on the grid of frames; those that last less than a frame get 0.
+
+        Args:
+            track: [B, T, C], with T larger than any end.
+            begin, end: [B, P, W] frames where a segment may begin and end.
+            labels: [B, P] of the segments.
+
+        Returns:
+            [B, P, W, W] by begin and end.
+        """
+        b, t, c = track.shape
+        projected = (track @ self.weight.reshape(-1, c).T).view(b, t, len(ROLES), self.leaves)
+        integral = _integral(projected[:, :, :4])
+        one, two, three = (integral[:, :, r] / PARTS[r] for r in range(3))
+        whole = integral[:, ::2, 3] * SUM_SCALE
+        leaf = torch.arange(self.states * self.products) * self.labels + labels[..., None]  # [B, P, H I]
+        lasts = (end[:, :, None, :] - begin[:, :, :, None])[..., None]  # [B, P, W, W, 1]
+        first, last = begin.to(track.dtype), end.to(track.dtype)
+
+        def read(values: Tensor, at: Tensor) -> Tensor:
+            """Rows `at` [B, P, ...] of [B, X, L] at the leaves of each segment: [B, P, ..., H I]."""
+            extra = at.dim() - 2
+            columns = leaf.view(*leaf.shape[:2], *(1 for _ in range(extra)), leaf.shape[2])
+            index = at[..., None] * self.leaves + columns
+            return values.flatten(1).gather(1, index.flatten(1)).view(index.shape)
+
+        leaves = read(three[:, ::2], end)[:, :, None] - read(one[:, ::2], begin)[:, :, :, None]
+        for values, part in ((one - two, PARTS[0]), (two - three, PARTS[0] + PARTS[1])):
+            at = 2.0 * (first[:, :, :, None] * (1 - part) + last[:, :, None, :] * part)
+            low = torch.floor(at + 1e-6)
+            share = (at - low).clamp_min(0.0)[..., None]
+            row = low.long()
+            leaves = leaves + torch.lerp(read(values, row), read(values, (row + 1).clamp_max(2 * t - 2)), share)
+        leaves = leaves / lasts.clamp_min(1)
+        leaves = leaves + read(projected[:, :, 4] - whole + self.bias, begin)[:, :, :, None]
+        leaves = leaves + read(projected[:, :, 5] + whole, end)[:, :, None]
+        sums = torch.logsumexp(leaves.unflatten(-1, (self.states, self.products)), -2).sum(-1)
+        return torch.where(lasts[..., 0] > 0, sums, 0.0)
+
 
 def _integral(x: Tensor) -> Tensor:
     """[B, T, ...] -> [B, 2T - 1, ...]: from the first frame's centre to each centre and to each border between cells."""

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from phonechain.features.errors import CorpusError
-from phonechain.model.segmental import sums
+from phonechain.model.segmental import placement, sums
 from phonechain.model.segmental.network import FRAME, SemiCRF
 from phonechain.model.segmental.settings import SegmentalSettings, SegmentalTraining
 
@@ -31,12 +31,16 @@ Piece = tuple[int, int, int]
 class Example:
     """A labelled recording: its frames [T, 39] for each warp of the filter bank, and (start, end, label index) in seconds.
 
-    The segments touch and cover the recording from 0. `shift` is the bias of its labels, see `SegmentalTraining`.
+    The segments touch and cover the recording from 0. `shift` is the bias of its labels, see `SegmentalTraining`. What follows
+    is for the loss of boundaries: they are right to `tolerance` frames, but those of segments of at most `short` seconds, which
+    an aligner often gets wrong, may be anywhere near.
     """
 
     frames: Sequence[NDArray[np.floating]]
     segments: Sequence[tuple[float, float, int]]
     shift: float = 0.0
+    tolerance: int = 0
+    short: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -50,8 +54,8 @@ class Epoch:
     seconds: float
 
 
-def snap(segments: Sequence[tuple[float, float, int]], steps: int, step: float, longest: int) -> list[Piece]:
-    """Segments on the grid, each at least one step long; those longer than `longest` steps are cut into equal pieces."""
+def grid_points(segments: Sequence[tuple[float, float, int]], steps: int, step: float) -> NDArray[np.int64]:
+    """[P + 1] grid points of the boundaries and of both ends, at least a step apart."""
     times = np.array([*(s[0] for s in segments), segments[-1][1]])
     at = np.clip(np.round(times / step).astype(int), 0, steps)
     at[0], at[-1] = 0, steps
@@ -61,12 +65,27 @@ def snap(segments: Sequence[tuple[float, float, int]], steps: int, step: float, 
         at[n] = min(at[n], steps - (len(at) - 1 - n))
     if at[0] < 0:
         raise CorpusError(f"expected at most {steps} segments in {steps * step:.2f} s, got {len(segments)}")
+    return at
+
+
+def snap(segments: Sequence[tuple[float, float, int]], steps: int, step: float, longest: int) -> list[Piece]:
+    """Segments on the grid, each at least one step long; those longer than `longest` steps are cut into equal pieces."""
+    at = grid_points(segments, steps, step)
     pieces = []
     for (_, _, label), i, j in zip(segments, at[:-1], at[1:], strict=True):
         count = -(-int(j - i) // longest)
         cuts = np.linspace(i, j, count + 1).round().astype(int)
         pieces += [(int(a), int(b), label) for a, b in itertools.pairwise(cuts)]
     return pieces
+
+
+def place(example: Example, segments: Sequence[tuple[float, float, int]], count: int, longest: int) -> placement.Placed:
+    """An example's segments on the grid of frames, of which the recording has `count` steps, and how right they are."""
+    at = grid_points(segments, count, FRAME)
+    short = np.array([end - start <= example.short + 1e-9 for start, end, _ in example.segments])
+    doubtful = np.r_[False, short] | np.r_[short, False]
+    tolerance = np.where(doubtful, placement.WINDOW, example.tolerance)
+    return placement.place(at.tolist(), [s[2] for s in segments], tolerance.tolist(), longest)
 
 
 def train(
@@ -150,7 +169,8 @@ class _Run:
             warm = min(1.0, (number * len(batches) + n + 1) / (0.5 * len(batches)))
             for group, rate in zip(self.optimiser.param_groups, self.rates, strict=True):
                 group["lr"] = rate * warm * (1.0 - done if stage == "segments" else 1.0)
-            loss, segments = self._loss([self.examples[k] for k in batch], random, stage)
+            whole = not self.training.placement or n % self.training.every == 0
+            loss, segments = self._loss([self.examples[k] for k in batch], random, stage, whole=whole)
             self.optimiser.zero_grad()
             loss.backward()
             nn.utils.clip_grad_norm_(self.model.parameters(), 5.0)
@@ -159,10 +179,17 @@ class _Run:
             weight += segments
         return total / max(1, weight)
 
-    def _loss(self, batch: Sequence[Example], random: np.random.Generator | None, stage: str) -> tuple[Tensor, int]:
+    def _loss(
+        self, batch: Sequence[Example], random: np.random.Generator | None, stage: str, *, whole: bool = True
+    ) -> tuple[Tensor, int]:
+        """Loss per segment of a batch, and its segments; without `random` the segmental loss alone, as it is measured.
+
+        Args:
+            whole: whether the segmental loss counts beside the loss of boundaries.
+        """
         model, settings = self.model, self.model.settings
         stride = round(settings.step / FRAME)
-        rows, golds, labels = [], [], []
+        rows, golds, labels, placed = [], [], [], []
         for e in batch:
             warp = 0 if random is None else int(random.integers(len(e.frames)))
             # the grid begins at any frame of the first step, so that each frame can be a boundary
@@ -174,6 +201,8 @@ class _Run:
             rows.append(torch.from_numpy(frames[: count * stride + 1]))
             golds.append(snap(segments, count, settings.step, round(settings.max_duration / settings.step)))
             labels.append(torch.from_numpy(frame_labels(segments, len(rows[-1]))))
+            if self.training.placement and random is not None:
+                placed.append(place(e, segments, count * stride, round(settings.max_duration / FRAME)))
         lengths = torch.tensor([len(r) for r in rows])
         x = nn.utils.rnn.pad_sequence(rows, batch_first=True)
         track = model.track(x, lengths)
@@ -190,11 +219,17 @@ class _Run:
         pieces = sum(map(len, golds))
         if stage == "frames":
             return by_frame, pieces
-        steps = torch.tensor([g[-1][1] for g in golds])
-        scores = model.scores(track, int(steps.max()), keep=keep)
-        likelihood = sums.log_likelihood(model.lattice(scores, steps), sums.Segmentation.of(golds))
-        loss = -likelihood.sum() / pieces
-        return (loss if random is None else loss + self.training.frame_loss * by_frame), pieces
+        loss = by_frame.new_zeros(())
+        if whole:
+            steps = torch.tensor([g[-1][1] for g in golds])
+            scores = model.scores(track, int(steps.max()), keep=keep)
+            loss = -sums.log_likelihood(model.lattice(scores, steps), sums.Segmentation.of(golds)).sum() / pieces
+        if random is None:
+            return loss, pieces
+        if placed:
+            heard = track if keep is None else track * keep
+            loss = loss - self.training.placement * placement.log_likelihood(model, heard, placed).sum() / pieces
+        return loss + self.training.frame_loss * by_frame, pieces
 
     def _dev_loss(self) -> float:
         """Segmental loss of the dev set (nats per segment)."""

@@ -14,7 +14,7 @@ from torch.nn import functional
 from phonechain.features.mfcc import STATIC
 from phonechain.model.segmental.factor import ROLES, SUM_SCALE, SegmentFactor
 from phonechain.model.segmental.settings import SegmentalSettings
-from phonechain.model.segmental.sums import Lattice
+from phonechain.model.segmental.sums import NEVER, Lattice
 
 INPUTS = 3 * STATIC
 """Values of a frame: 13 static ones, their first and second derivatives."""
@@ -83,6 +83,22 @@ class SemiCRF(nn.Module):
             track = functional.pad(track.transpose(1, 2), (0, short), mode="replicate").transpose(1, 2)
         scores: Tensor = self.factor(track, steps, longest, stride)
         return scores + self.duration_table()[stride : stride * longest + 1 : stride]
+
+    def placed_scores(self, track: Tensor, begin: Tensor, end: Tensor, labels: Tensor) -> Tensor:
+        """[B, P, W, W] log-potentials of a label each on the grid of frames, `sums.NEVER` for impossible durations.
+
+        Args:
+            begin, end: [B, P, W] frames where each may begin and end.
+            labels: [B, P].
+        """
+        short = int(end.max()) + 1 - track.shape[1]
+        if short > 0:
+            track = functional.pad(track.transpose(1, 2), (0, short), mode="replicate").transpose(1, 2)
+        lasts = end[:, :, None, :] - begin[:, :, :, None]
+        table = self.duration_table()
+        longest = len(table) - 1
+        scores = self.factor.placed(track, begin, end, labels) + table[lasts.clamp(0, longest), labels[..., None, None]]
+        return torch.where((lasts > 0) & (lasts <= longest), scores, NEVER)
 
     def duration_table(self) -> Tensor:
         """[M, K] log-potential of a duration of m * 10 ms, smoothed over +-20 ms."""

@@ -70,6 +70,8 @@ class SegmentalTraining(_Settings):
         ngram_rate: how many times larger it is for durations and bigrams.
         decay: of weights; n-grams have a tenth of it.
         frame_loss: weight of the frames' cross entropy beside the segmental loss.
+        placement: weight of the loss of boundaries with the labels given (`placement`); 0 leaves it out.
+        every: the segmental loss counts in every so many batches, where there is a loss of boundaries in each.
         warps: factors on the filter bank's frequencies, one drawn for each recording and epoch.
         shift: seconds added to boundaries inside, where the labels of a corpus have a known bias.
         seed: of all draws.
@@ -82,6 +84,8 @@ class SegmentalTraining(_Settings):
     ngram_rate: float = 10.0
     decay: float = 0.05
     frame_loss: float = 0.3
+    placement: float = 0.0
+    every: int = 1
     warps: tuple[float, ...] = (1.0,)
     shift: float = 0.0
     seed: int = 1
