@@ -64,53 +64,56 @@ def file_response(
     return Response(data, headers=headers, media_type=FORMATS[format].media_type)
 
 
-def render(
-    asked: ClassifyRequest,
-    entry: Entry,
-    ready: Prepared,
-    scored: LabelledUtterance,
-    begun: float,
-    spent: float,
-    more: dict[str, Any],
-) -> Response:
-    """The answer in the asked format, with `more` members. Runs in a thread."""
-    wanted = asked.options.format
-    if wanted != "json":
-        data = labelling.render_annotation(ready, scored.labelled, wanted)
+@dataclass(frozen=True, slots=True)
+class ClassifyResult:
+    """A tier that was labelled, and the request that asked for it.
+
+    Attributes:
+        ready, scored: the recording, and its labels with the time that they took.
+        begun: when the request came, by `time.perf_counter`.
+        spent: seconds of decoding and features.
+        more: members of the answer about sequences, words and hidden variables.
+    """
+
+    request: ClassifyRequest
+    entry: Entry
+    ready: Prepared
+    scored: LabelledUtterance
+    begun: float
+    spent: float
+    more: dict[str, Any] = field(default_factory=dict)
+
+    def render(self) -> Response:
+        """The answer in the asked format. Runs in a thread."""
+        wanted, entry, ready = self.request.options.format, self.entry, self.ready
+        if wanted == "json":
+            return json_response(self.to_json())
+        data = labelling.render_annotation(ready, self.scored.labelled, wanted)
         return file_response(
             data, wanted, stem="labels", model=entry.name, version=entry.version, notices=ready.notices
         )
-    return json_response(to_json(asked, entry, ready, scored, begun, spent, more))
 
-
-def to_json(
-    asked: ClassifyRequest,
-    entry: Entry,
-    ready: Prepared,
-    scored: LabelledUtterance,
-    begun: float,
-    spent: float,
-    more: dict[str, Any],
-) -> dict[str, Any]:
-    """A `ClassifyAnswer` as plain data."""
-    return answer_to_json(
-        name=entry.name,
-        version=entry.version,
-        duration=ready.duration,
-        tier=None if asked.listed else ready.tier.name,
-        labelled=labelling.insert_skipped(ready, scored.labelled),
-        notices=ready.notices,
-        gaps=ready.gaps,
-        sequences=len(ready.starts) + 1,
-        comparison=ready.comparison,
-        entropy=asked.options.entropy or asked.options.sequences > 0,
-        pronunciation=asked.options.pronunciation,
-        more=more,
-        normalised=ready.normalised,
-        timing={
-            "features": spent,
-            "queue": scored.queue,
-            "model": scored.model,
-            "total": time.perf_counter() - begun,
-        },
-    )
+    def to_json(self) -> dict[str, Any]:
+        """A `ClassifyAnswer` as plain data."""
+        options, ready, scored = self.request.options, self.ready, self.scored
+        return answer_to_json(
+            name=self.entry.name,
+            version=self.entry.version,
+            duration=ready.duration,
+            tier=None if self.request.listed else ready.tier.name,
+            labelled=labelling.insert_skipped(ready, scored.labelled),
+            notices=ready.notices,
+            gaps=ready.gaps,
+            sequences=len(ready.starts) + 1,
+            comparison=ready.comparison,
+            entropy=options.entropy or options.sequences > 0,
+            pronunciation=options.pronunciation,
+            more=self.more,
+            normalised=ready.normalised,
+            timing={
+                "features": self.spent,
+                "queue": scored.queue,
+                "model": scored.model,
+                "total": time.perf_counter() - self.begun,
+            },
+        )

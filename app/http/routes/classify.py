@@ -1,7 +1,7 @@
 """`POST /classify`: one recording and its segmentation in, a label and a posterior for each segment out.
 
 The path of a request: `uploads.receive` reads its body, `schemas/classify` checks it; `pipeline.prepare_utterance` turns it
-into features, in a thread; `Batcher.label` has it labelled, in a batch; `answers.render` makes the answer, in a thread again.
+into features, in a thread; `Batcher.label` has it labelled, in a batch; `ClassifyResult.render` answers, in a thread again.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from fastapi import APIRouter, Request
 from starlette.datastructures import QueryParams
 from starlette.responses import Response
 
-from phonechain.app.http.answers import ClassifyRequest, render
+from phonechain.app.http.answers import ClassifyRequest, ClassifyResult
 from phonechain.app.http.dependencies import ServicesDep
 from phonechain.app.http.routes.classify_speakers import label_speakers
 from phonechain.app.http.uploads import Upload, parse_object, parse_options, receive, run_while_connected
@@ -77,7 +77,7 @@ async def label(upload: Upload, query: QueryParams, services: Services, slot: Sl
         slot.enlarge(count * len(ready.segments) / SEGMENTS_PER_SECOND)
         extras = Extras(asked.options.sequences, asked.options.words, asked.options.hidden)
         more = await slot.run(describe, entry.labeler, ready, scored.labelled, extras, normalise=ready.normalised)
-    return await slot.run(render, asked, entry, ready, scored, begun, spent, more)
+    return await slot.run(ClassifyResult(asked, entry, ready, scored, begun, spent, more).render)
 
 
 def prepare(asked: ClassifyRequest, entry: Entry, settings: Settings) -> Prepared:

@@ -7,7 +7,7 @@ import time
 
 from starlette.responses import Response
 
-from phonechain.app.http.answers import ClassifyRequest, file_response, json_response, to_json
+from phonechain.app.http.answers import ClassifyRequest, ClassifyResult, file_response, json_response
 from phonechain.app.labelling import speakers
 from phonechain.app.labelling.batcher import LabelledUtterance, Slot
 from phonechain.app.labelling.extras import Extras
@@ -88,5 +88,5 @@ def _render(
     bodies = []
     for one, each in zip(ready, scored, strict=True):
         more = describe(entry.labeler, one, each.labelled, extras, normalise=one.normalised) if extras else {}
-        bodies.append(to_json(asked, entry, one, each, begun, spent, more))
+        bodies.append(ClassifyResult(asked, entry, one, each, begun, spent, more).to_json())
     return json_response({"tiers": bodies})
