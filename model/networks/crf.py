@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
 import torch
@@ -49,9 +50,13 @@ class FactorModel(SequenceNetwork):
     def encode(self, x: Tensor, packing: Packing, frames: FrameBatch | None = None) -> Tensor:
         """[N, E] the input of the factors, from segment features [N, D] and, for an encoder that reads them, frames."""
         self.encoder.noise = self.noise
-        with multiply_in(self.precision, self.device):
+        with self._products():
             h: Tensor = self.encoder(x, packing, frames)
         return h.to(x.dtype)
+
+    def _products(self) -> AbstractContextManager[object]:
+        """Within it products are computed in the network's precision."""
+        return nullcontext() if self.precision == "float32" else multiply_in(self.precision, self.device)
 
     def reset(self, generator: torch.Generator | None = None) -> None:
         """Draw the encoder's and the factors' weights; n-gram weights start from zero."""
@@ -74,7 +79,7 @@ class FactorModel(SequenceNetwork):
             steps = window_steps(settings)
             if steps not in windows:
                 windows[steps] = window(h, packing, steps, rows)
-            with multiply_in(self.precision, self.device):
+            with self._products():
                 value = factor(self._drop(windows[steps], settings)).to(h.dtype)
             n = settings.labels
             if n > 1 and settings.centred:
