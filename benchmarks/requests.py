@@ -161,7 +161,7 @@ def bare(path: Path, count: int) -> tuple[float, float]:
     """Milliseconds of the same work in this process, the model's share of them."""
     from starlette.datastructures import QueryParams
 
-    from phonechain.app.http.answers import render
+    from phonechain.app.http.answers import ClassifyResult
     from phonechain.app.http.routes.classify import parse_request, prepare
     from phonechain.app.http.uploads import File, Upload
     from phonechain.app.labelling.batcher import LabelledUtterance, set_threads
@@ -192,7 +192,8 @@ def bare(path: Path, count: int) -> tuple[float, float]:
             mode=mode,
         )
         after = time.perf_counter()
-        render(asked, entry, ready, LabelledUtterance(labelled, 0.0, after - before, 1), begun, before - begun, {})
+        scored = LabelledUtterance(labelled, 0.0, after - before, 1)
+        ClassifyResult(asked, entry, ready, scored, begun, before - begun).render()
         whole.append(time.perf_counter() - begun)
         model.append(after - before)
     return 1e3 * statistics.median(whole[5:]), 1e3 * statistics.median(model[5:])
