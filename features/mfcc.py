@@ -15,6 +15,7 @@ product depends on its shape. `FeatureSettings.reach` is the second rule in seco
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 
 import numpy as np
@@ -99,17 +100,17 @@ def power_spectra(
 
     The last block continues past the end of the sound with zeros. The power's memory is reused for the next block.
     """
-    taper = hamming(settings.window_length)
-    # Only the transform is in double precision: a quiet band 100 dB below a loud one would be lost in its rounding. The steps
-    # after it have no cancellation.
-    tapered = np.zeros((BLOCK, settings.n_fft), dtype=np.float64)  # right of the window it stays zero
-    spectrum = np.empty((BLOCK, settings.n_fft // 2 + 1), dtype=np.complex128)
-    power = np.empty(spectrum.shape, dtype=np.float32)
-    for at, emphasised, energy in emphasised_windows(samples, settings):
-        np.multiply(emphasised, taper, out=tapered[:, : settings.window_length])
-        np.fft.rfft(tapered, axis=1, out=spectrum)
-        np.add(np.square(spectrum.real), np.square(spectrum.imag), out=power, casting="same_kind")
-        yield at, power, energy
+    with _borrow(settings) as memory:
+        parts = memory.spectrum.view(np.float64)  # [BLOCK, n_fft + 2]: real and imaginary parts side by side
+        for at, emphasised, energy in _windows(samples, settings, memory):
+            # Only the transform is in double precision: a quiet band 100 dB below a loud one would be lost in its rounding.
+            # The steps after it have no cancellation.
+            np.copyto(memory.tapered[:, : settings.window_length], emphasised)
+            np.multiply(memory.tapered, memory.taper, out=memory.tapered)
+            np.fft.rfft(memory.tapered, axis=1, out=memory.spectrum)
+            np.square(parts, out=parts)
+            np.add(parts[:, ::2], parts[:, 1::2], out=memory.power, casting="same_kind")
+            yield at, memory.power, energy
 
 
 def derivative(track: NDArray[np.float32], order: int, width: int) -> NDArray[np.float32]:
@@ -224,24 +225,87 @@ def emphasised_windows(
     of its mean square is the log energy; then pre-emphasis inside the window, the Hamming taper, the spectrum. The last
     block continues past the end of the sound with zeros; the windows' memory is reused for the next block.
     """
-    length, hop = settings.window_length, settings.hop_length
-    blocks = -(-frame_count(len(samples), settings) // BLOCK)
-    padded = np.zeros((blocks * BLOCK - 1) * hop + length, dtype=np.float32)
-    half = length // 2
-    inside = min(len(samples), len(padded) - half)  # the last window may end before the sound does
-    padded[half : half + inside] = samples[:inside]
-    windows = np.lib.stride_tricks.sliding_window_view(padded, length)[::hop]
+    with _borrow(settings) as memory:
+        yield from _windows(samples, settings, memory)
 
-    centred = np.empty((BLOCK, length), dtype=np.float32)
-    emphasised = np.empty((BLOCK, length), dtype=np.float32)
-    for at in range(0, blocks * BLOCK, BLOCK):
-        window = windows[at : at + BLOCK]
-        np.subtract(window, window.mean(axis=1, keepdims=True), out=centred)
+
+def _windows(
+    samples: NDArray[np.float32], settings: FeatureSettings, memory: _Memory
+) -> Iterator[tuple[int, NDArray[np.float32], NDArray[np.float32]]]:
+    """As `emphasised_windows`, in the memory given.
+
+    Rows are worked on as one run wherever a step allows it: numpy takes three times as long for each short row by itself.
+    """
+    length, hop = settings.window_length, settings.hop_length
+    centred, delayed, emphasised = memory.centred, memory.delayed, memory.emphasised
+    samples = np.ascontiguousarray(samples)
+    for at in range(0, frame_count(len(samples), settings), BLOCK):
+        np.copyto(centred, _strided(samples, at * hop - length // 2, settings))
+        mean = np.add.reduce(centred, axis=1)
+        mean /= np.float32(length)
+        np.subtract(centred, mean[:, None], out=centred)
         energy = np.einsum("ij,ij->i", centred, centred) / length
-        np.multiply(centred, -settings.preemphasis, out=emphasised)
-        emphasised[:, 1:] = centred[:, 1:] + emphasised[:, :-1]
-        emphasised[:, 0] += centred[:, 0]  # the sample before the first is taken to equal it
+        np.multiply(centred, -settings.preemphasis, out=delayed)
+        np.add(centred.reshape(-1)[1:], delayed.reshape(-1)[:-1], out=emphasised.reshape(-1)[1:])
+        np.add(centred[:, 0], delayed[:, 0], out=emphasised[:, 0])  # the sample before the first is taken to equal it
         yield at, emphasised, energy
+
+
+def _strided(samples: NDArray[np.float32], begin: int, settings: FeatureSettings) -> NDArray[np.float32]:
+    """The windows `[BLOCK, window_length]` of a block whose first one begins at a sample, silent beyond the sound."""
+    hop, length = settings.hop_length, settings.window_length
+    size = (BLOCK - 1) * hop + length
+    if begin >= 0 and begin + size <= len(samples):
+        block = samples[begin : begin + size]
+    else:
+        block = np.zeros(size, dtype=np.float32)
+        inside = samples[max(begin, 0) : begin + size]
+        block[max(-begin, 0) :][: len(inside)] = inside
+    return np.ndarray((BLOCK, length), np.float32, block, strides=(hop * block.itemsize, block.itemsize))
+
+
+class _Memory:
+    """Arrays of a block, kept from one recording to the next: a fresh page costs more than what is computed on it.
+
+    The windows lie without gaps, and so does their taper, for each window by itself.
+    """
+
+    def __init__(self, settings: FeatureSettings) -> None:
+        windows = (BLOCK, settings.window_length)
+        spectra = (BLOCK, settings.n_fft // 2 + 1)
+        self.centred = np.empty(windows, dtype=np.float32)
+        self.delayed = np.empty(windows, dtype=np.float32)
+        self.emphasised = np.empty(windows, dtype=np.float32)
+        self.tapered = np.zeros((BLOCK, settings.n_fft), dtype=np.float64)  # right of the window it stays zero
+        self.taper = np.zeros_like(self.tapered)  # one for each row
+        self.taper[:, : settings.window_length] = hamming(settings.window_length)
+        self.spectrum = np.empty(spectra, dtype=np.complex128)
+        self.power = np.empty(spectra, dtype=np.float32)
+
+
+_LARGEST_KEPT = 4096
+"""Points of the longest transform whose memory (20 MB) is kept."""
+
+
+@lru_cache(maxsize=4)
+def _list_spare(window_length: int, n_fft: int) -> list[_Memory]:
+    """Memory that nobody uses now, as much of it as there were recordings at the same time."""
+    return []
+
+
+@contextmanager
+def _borrow(settings: FeatureSettings) -> Iterator[_Memory]:
+    """Memory for the blocks of one recording, which nobody else has meanwhile."""
+    spare = _list_spare(settings.window_length, settings.n_fft)
+    try:
+        memory = spare.pop()
+    except IndexError:
+        memory = _Memory(settings)
+    try:
+        yield memory
+    finally:
+        if settings.n_fft <= _LARGEST_KEPT:
+            spare.append(memory)
 
 
 def hamming(length: int) -> NDArray[np.float64]:

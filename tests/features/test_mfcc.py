@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import librosa
 import numpy as np
@@ -60,6 +61,23 @@ def test_power_spectra_equal_those_of_scipy() -> None:
     tapered = (windows - DEFAULT.preemphasis * before) * scipy.signal.get_window("hamming", length)
     theirs = np.abs(scipy.fft.rfft(tapered, DEFAULT.n_fft, axis=1)) ** 2
     np.testing.assert_allclose(power, theirs, rtol=1e-3, atol=1e-6 * theirs.max())
+
+
+def test_recordings_at_the_same_time_do_not_share_memory() -> None:
+    one, other = speechlike(16000, 3.0, seed=3), speechlike(16000, 3.0, seed=4)
+    alone = [power.copy() for _, power, _ in power_spectra(one, DEFAULT)]
+    both = zip(power_spectra(one, DEFAULT), power_spectra(other, DEFAULT), strict=True)
+    for before, ((_, power, _), _) in zip(alone, both, strict=True):
+        np.testing.assert_array_equal(power, before)
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda sound: frames(sound, DEFAULT), [one, other] * 16))
+    for track, sound in zip(found, [one, other] * 16, strict=True):
+        np.testing.assert_array_equal(track, frames(sound, DEFAULT))
+
+
+def test_samples_may_lie_apart_in_memory() -> None:
+    stereo = np.stack([speechlike(16000, 0.7, seed=3), speechlike(16000, 0.7, seed=4)], axis=1)
+    np.testing.assert_array_equal(frames(stereo[:, 0], DEFAULT), frames(stereo[:, 0].copy(), DEFAULT))
 
 
 @pytest.mark.parametrize("order", [1, 2])
