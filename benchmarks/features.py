@@ -4,8 +4,8 @@
 
 Ours is the whole path: bytes of a 16 kHz file, decoded with every check and notice, frames, and the 92 features of 11
 segments per second. Librosa's is `feature.mfcc` and two `feature.delta` on samples that are decoded already, with the
-same windows, hop and transform. One thread, the repetitions interleaved, medians; the figure is a ratio of speeds in
-one run.
+same windows, hop and transform. `engine = "librosa"` is the whole path of the other engine: it makes the frames of the native
+one by librosa's functions. One thread, the repetitions interleaved, medians; the figure is a ratio of speeds in one run.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ from phonechain.features.segments import Segment  # noqa: E402
 
 RATE = 16000
 SEGMENTS_A_SECOND = 11
-GOAL = 0.8
+GOALS = {"wav": 1.5, "flac": 1.2}
+"""Times librosa's speed."""
 
 
 def sound(seconds: float) -> np.ndarray:
@@ -64,7 +65,7 @@ def main() -> int:
     options.add_argument("--repeats", type=int, default=41, help="of each, interleaved (default 41)")
     given = options.parse_args()
 
-    settings = FeatureSettings()
+    settings, other = FeatureSettings(), FeatureSettings(engine="librosa")
     samples = sound(given.seconds)
     times = np.linspace(0, given.seconds, round(SEGMENTS_A_SECOND * given.seconds) + 1)
     segments = [Segment(float(a), float(b)) for a, b in pairwise(times)]
@@ -87,9 +88,11 @@ def main() -> int:
         "librosa: mfcc + 2 deltas, samples in memory": bare_librosa,
         "ours: wav bytes -> 92 features": lambda: extract(decode(wav, rate=RATE), segments, settings),
         "ours: flac bytes -> 92 features": lambda: extract(decode(flac, rate=RATE), segments, settings),
+        "engine librosa: wav bytes -> 92 features": lambda: extract(decode(wav, rate=RATE), segments, other),
         "  of which wav bytes -> samples": lambda: decode(wav, rate=RATE),
         "  of which flac bytes -> samples": lambda: decode(flac, rate=RATE),
         "  of which samples -> frames": lambda: frames(samples, settings),
+        "  the same, engine librosa": lambda: frames(samples, other),
         "  of which frames -> 92 features": lambda: pool(track, segments, settings),
         "  (44.1 kHz would add: resampling)": lambda: resample(
             np.resize(samples, 441 * len(samples) // 160), 44100, RATE
@@ -110,16 +113,21 @@ def main() -> int:
         f"librosa {metadata.version('librosa')}, soundfile {soundfile.__version__} ({soundfile.__libsndfile_version__})"
     )
     theirs, *_ = (float(np.median(values)) for values in took.values())
-    ratios = []
+    missed = []
     for name, values in took.items():
         median = float(np.median(values))
         ratio = theirs / median
-        shown = f"{ratio:6.2f} x librosa's speed" if name.startswith("ours") else ""
+        whole = name.startswith(("ours", "engine"))
+        shown = f"{ratio:6.2f} x librosa's speed" if whole else ""
         if name.startswith("ours"):
-            ratios.append(ratio)
-        print(f"{name:46s} {1000 * median:8.2f} ms {given.seconds / median:8.0f} x real time {shown}")
-    print(f"goal: at least {GOAL} times librosa's speed: {'met' if min(ratios) >= GOAL else 'MISSED'}")
-    return 0 if min(ratios) >= GOAL else 1
+            kind = name.split()[1]
+            missed += [f"{kind} {ratio:.2f} of {GOALS[kind]}"] if ratio < GOALS[kind] else []
+        print(f"{name:46s} {1000 * median:8.2f} ms {given.seconds / median:8.0f} x real time {shown}".rstrip())
+    apart = float(np.abs(frames(samples, other) - track).max())
+    print(f"engines: values of the frames differ by at most {apart:.1e}")
+    goals = ", ".join(f"{kind} {goal}" for kind, goal in GOALS.items())
+    print(f"goals, times librosa's speed: {goals}: {'missed: ' + ', '.join(missed) if missed else 'met'}")
+    return 1 if missed else 0
 
 
 if __name__ == "__main__":

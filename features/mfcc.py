@@ -42,8 +42,8 @@ __all__ = [
     "with_derivatives",
 ]
 
-BLOCK = 128
-"""Frames of a block: all buffers stay in the second-level cache."""
+BLOCK = 64
+"""Frames of a block: all buffers, 0.8 MB, stay in the second-level cache."""
 
 _LOUDEST = 1e9  # far above any scale that samples come in, far below what overflows single precision when squared
 
@@ -88,7 +88,9 @@ def static(samples: NDArray[np.float32], settings: FeatureSettings, *, warp: flo
     count = frame_count(len(samples), settings)
     out = np.empty((-(-count // BLOCK) * BLOCK, STATIC), dtype=np.float32)
     for at, power, energy in power_spectra(samples, settings):
-        out[at : at + BLOCK, :CEPSTRA] = np.log(power @ filters + settings.mel_floor) @ cosines
+        bands = power @ filters
+        bands += np.float32(settings.mel_floor)
+        out[at : at + BLOCK, :CEPSTRA] = np.log(bands, out=bands) @ cosines
         out[at : at + BLOCK, CEPSTRA] = np.log(energy + settings.energy_floor)
     return out[:count]
 
@@ -237,18 +239,20 @@ def _windows(
     Rows are worked on as one run wherever a step allows it: numpy takes three times as long for each short row by itself.
     """
     length, hop = settings.window_length, settings.hop_length
-    centred, delayed, emphasised = memory.centred, memory.delayed, memory.emphasised
+    windows, delayed = memory.windows, memory.delayed
+    flat, flat_delayed = windows.reshape(-1), delayed.reshape(-1)
     samples = np.ascontiguousarray(samples)
     for at in range(0, frame_count(len(samples), settings), BLOCK):
-        np.copyto(centred, _strided(samples, at * hop - length // 2, settings))
-        mean = np.add.reduce(centred, axis=1)
+        np.copyto(windows, _strided(samples, at * hop - length // 2, settings))
+        mean = np.add.reduce(windows, axis=1)
         mean /= np.float32(length)
-        np.subtract(centred, mean[:, None], out=centred)
-        energy = np.einsum("ij,ij->i", centred, centred) / length
-        np.multiply(centred, -settings.preemphasis, out=delayed)
-        np.add(centred.reshape(-1)[1:], delayed.reshape(-1)[:-1], out=emphasised.reshape(-1)[1:])
-        np.add(centred[:, 0], delayed[:, 0], out=emphasised[:, 0])  # the sample before the first is taken to equal it
-        yield at, emphasised, energy
+        np.subtract(windows, mean[:, None], out=windows)
+        energy = np.einsum("ij,ij->i", windows, windows) / length
+        np.multiply(windows, -settings.preemphasis, out=delayed)
+        first = windows[:, 0] + delayed[:, 0]  # the sample before the first is taken to equal it
+        np.add(flat[1:], flat_delayed[:-1], out=flat[1:])
+        windows[:, 0] = first
+        yield at, windows, energy
 
 
 def _strided(samples: NDArray[np.float32], begin: int, settings: FeatureSettings) -> NDArray[np.float32]:
@@ -265,20 +269,16 @@ def _strided(samples: NDArray[np.float32], begin: int, settings: FeatureSettings
 
 
 class _Memory:
-    """Arrays of a block, kept from one recording to the next: a fresh page costs more than what is computed on it.
-
-    The windows lie without gaps, and so does their taper, for each window by itself.
-    """
+    """Arrays of a block, kept from one recording to the next: a fresh page costs more than what is computed on it."""
 
     def __init__(self, settings: FeatureSettings) -> None:
         windows = (BLOCK, settings.window_length)
         spectra = (BLOCK, settings.n_fft // 2 + 1)
-        self.centred = np.empty(windows, dtype=np.float32)
+        self.windows = np.empty(windows, dtype=np.float32)
         self.delayed = np.empty(windows, dtype=np.float32)
-        self.emphasised = np.empty(windows, dtype=np.float32)
         self.tapered = np.zeros((BLOCK, settings.n_fft), dtype=np.float64)  # right of the window it stays zero
-        self.taper = np.zeros_like(self.tapered)  # one for each row
-        self.taper[:, : settings.window_length] = hamming(settings.window_length)
+        self.taper = np.zeros(settings.n_fft, dtype=np.float64)
+        self.taper[: settings.window_length] = hamming(settings.window_length)
         self.spectrum = np.empty(spectra, dtype=np.complex128)
         self.power = np.empty(spectra, dtype=np.float32)
 

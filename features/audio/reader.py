@@ -38,6 +38,7 @@ from phonechain.features.audio.containers import (
     sniff,
 )
 from phonechain.features.audio.decoders import Block, NoSound, Stream, Undecodable, open_sndfile
+from phonechain.features.audio.plain_wav import find_layout, open_plain
 from phonechain.features.audio.raw import RawFormat
 from phonechain.features.audio.repairs import repair
 from phonechain.features.errors import (
@@ -270,7 +271,8 @@ class _Collector:
             self._kept.clear()
             if self._peak > OVERSHOOT:
                 kept = kept / np.float32(self._peak)
-            self._result = np.clip(kept, -1, 1) if self._peak >= 0.5 else kept  # a resampler overshoots too
+            overshoots = 0.5 if self._resampler is not None else np.nextafter(1.0, 2.0)
+            self._result = np.clip(kept, -1, 1) if self._peak >= overshoots else kept
         return self._result
 
     def notices(self) -> list[Notice]:
@@ -363,6 +365,9 @@ def _decode(
 def _decoders(
     container: Container, file: BinaryIO, size: int, raw: RawFormat | None = None
 ) -> Iterator[contextlib.AbstractContextManager[Stream]]:
+    layout = find_layout(file, size) if container is WAV else None
+    if layout is not None:
+        yield open_plain(file, layout)
     if container.sndfile:
         yield open_sndfile(file, raw)
         if container is WAV and is_empty_wav(file, size):

@@ -12,7 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phonechain.features.errors import AudioError, EmptyAudio, NonFiniteAudio, SettingsError
-from phonechain.features.mfcc import STATIC, FeatureSettings, derivative, frames, mel_filters, power_spectra, static
+from phonechain.features.mfcc import (
+    BLOCK,
+    STATIC,
+    FeatureSettings,
+    derivative,
+    frames,
+    mel_filters,
+    power_spectra,
+    static,
+)
 from tests.features import oracle
 from tests.features.speechlike import speechlike
 
@@ -53,8 +62,8 @@ def test_power_spectra_equal_those_of_scipy() -> None:
     sound = speechlike(16000, 0.2, seed=2)
     length, hop = DEFAULT.window_length, DEFAULT.hop_length
     [(_, power, energy)] = power_spectra(sound, DEFAULT)
-    padded = np.pad(sound, (length // 2, 128 * hop + length))
-    windows = np.lib.stride_tricks.sliding_window_view(padded, length)[::hop][:128].astype(np.float64)
+    padded = np.pad(sound, (length // 2, BLOCK * hop + length))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, length)[::hop][:BLOCK].astype(np.float64)
     windows = windows - windows.mean(axis=1, keepdims=True)
     np.testing.assert_allclose(energy, (windows**2).mean(axis=1), rtol=1e-4, atol=1e-12)
     before = np.concatenate([windows[:, :1], windows[:, :-1]], axis=1)
