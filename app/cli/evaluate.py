@@ -118,7 +118,10 @@ def _print(found: Evaluation, title: str) -> None:
         f"{per_cent(found.mean_confidence)} %",
         f"of the answers; {per_cent(1 - found.per)} % are right",
     )
-    table.add_row("calibration error", f"{per_cent(found.ece)} %", "expected calibration error of the answers")
+    by_chance = (
+        f"expected calibration error of the answers; {per_cent(found.ece_by_chance)} % by chance on so many segments"
+    )
+    table.add_row("calibration error", f"{per_cent(found.ece)} %", by_chance)
     if found.calibration:
         table.add_row("model's calibration", "", found.calibration)
     if found.unknown:

@@ -117,6 +117,23 @@ def calibration_error(table: Sequence[ReliabilityBin]) -> float:
     return sum(b.count * abs(b.confidence - b.accuracy) for b in table) / total
 
 
+def chance_calibration_error(confidence: ArrayLike, bins: int = BINS, *, draws: int = 100, seed: int = 1) -> float:
+    """The calibration error that a perfectly calibrated model would show on so many segments, by chance: the mean over draws.
+
+    Args:
+        confidence: [N] posterior of the given label.
+
+    Examples:
+        >>> round(chance_calibration_error([0.7] * 100), 3), round(chance_calibration_error([0.7] * 10000), 3)
+        (0.038, 0.003)
+    """
+    p = np.sort(np.asarray(confidence, dtype=np.float64))
+    first = np.asarray([0, *np.cumsum([b.count for b in reliability_table(p, np.zeros(len(p)), bins)])[:-1]])
+    random = np.random.default_rng(seed)
+    gaps = [np.abs(np.add.reduceat((random.random(len(p)) < p) - p, first)).sum() for _ in range(draws)]
+    return float(np.mean(gaps) / len(p))
+
+
 def brier(true: Ints, posterior: Floats) -> float:
     """Mean squared distance of the posterior [N, Y] from the truth [N]; an unknown label (-1) counts as a further label.
 

@@ -64,6 +64,7 @@ def _summary(found: Evaluation) -> str:
         *((f"true label among the first {n}", f"{_percent(share)} %") for n, share in found.top.items() if n > 1),
         ("mean posterior of the answers", f"{_percent(found.mean_confidence)} %"),
         ("expected calibration error", f"{_percent(found.ece)} %"),
+        ("the same by chance, were every posterior right", f"{_percent(found.ece_by_chance)} %"),
         *([("calibration of the model", found.calibration)] if found.calibration else []),
         *([("negative log-likelihood", f"{found.nll:.3f} nats")] if found.nll is not None else []),
         ("Brier score", f"{found.brier:.3f}"),

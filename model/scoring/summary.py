@@ -22,6 +22,7 @@ from phonechain.model.scoring.calibration import (
     ReliabilityBin,
     brier,
     calibration_error,
+    chance_calibration_error,
     doubt_auc,
     doubt_table,
     log_loss,
@@ -45,6 +46,7 @@ class Evaluation:
         nll: mean negative log posterior of the true label, in nats.
         brier: mean over segments of sum_y (p_y - [y is true])^2, between 0 and 2.
         ece: expected calibration error of the given label's posterior.
+        ece_by_chance: what that would be on so many segments if every posterior were right.
         mean_confidence: mean posterior of the given label; to be compared with 1 - per.
         reliability: the table behind `ece`, each share with its interval.
         doubt: error rates among the least certain segments.
@@ -72,6 +74,7 @@ class Evaluation:
     nll: float | None
     brier: float
     ece: float
+    ece_by_chance: float
     mean_confidence: float
     reliability: list[ReliabilityBin]
     doubt: list[DoubtRow]
@@ -153,6 +156,7 @@ def summarise(
         nll=log_loss(y, p),
         brier=brier(y, p),
         ece=calibration_error(reliability),
+        ece_by_chance=chance_calibration_error(confidence, seed=seed),
         mean_confidence=float(confidence.mean()),
         reliability=reliability,
         doubt=doubt_table(confidence, wrong),

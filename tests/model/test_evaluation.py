@@ -18,6 +18,7 @@ from phonechain.model.labeler import PhoneLabeler
 from phonechain.model.scoring.calibration import (
     brier,
     calibration_error,
+    chance_calibration_error,
     doubt_auc,
     doubt_table,
     log_loss,
@@ -180,6 +181,18 @@ def test_each_bins_share_has_an_interval_over_the_units() -> None:
     assert few[0].calibrated is None
 
 
+def test_a_calibrated_model_of_few_segments_has_a_calibration_error_by_chance() -> None:
+    """The mean over corpora whose labels are drawn from the posteriors themselves, ties among them or not."""
+    random = np.random.default_rng(2)
+    for confidence in (random.beta(4, 2, 400), np.repeat([0.2, 0.6, 0.9], 100)):
+        drawn = [
+            calibration_error(reliability_table(confidence, random.random(len(confidence)) < confidence))
+            for _ in range(300)
+        ]
+        assert chance_calibration_error(confidence) == pytest.approx(np.mean(drawn), rel=0.08)
+    assert chance_calibration_error([1.0] * 50) == 0.0
+
+
 def test_honest_posteriors_are_calibrated_and_sharpened_ones_are_not() -> None:
     random = np.random.default_rng(1)
     p = random.dirichlet(np.ones(5), 30_000)
@@ -189,6 +202,8 @@ def test_honest_posteriors_are_calibrated_and_sharpened_ones_are_not() -> None:
     boastful = summarise(true, sharp, labels=list("abcde"), utterances=["u"] * 30_000)
     assert honest.ece < 0.012
     assert boastful.ece > 0.15
+    assert 0.5 * honest.ece < honest.ece_by_chance < 2 * honest.ece
+    assert boastful.ece > 10 * boastful.ece_by_chance
     assert honest.brier < boastful.brier
     assert honest.nll is not None
     assert boastful.nll is not None

@@ -293,6 +293,7 @@ export const en = {
   "eval.wrong": "{count} wrong",
   "eval.ece": "calibration error",
   "eval.ece.help": "mean posterior {p}, right {right}",
+  "eval.ece.chance": "; {chance} by chance on so many segments",
   "eval.top3": "right label in the top 3",
   "eval.unscored": "Not scored: {labels}",
   "eval.reliability": "Can the posteriors be believed?",

@@ -71,7 +71,12 @@ function figures(found) {
   const rows = [
     [t("eval.error"), percent(found.per), low === null || low === undefined ? t("eval.nointerval", { reason: found.interval.reason ?? "" }) : t("eval.interval", { level: Math.round(100 * level), low: percent(low), high: percent(high), units: t(found.interval_over === "speaker" ? "eval.speakers" : "eval.utterances", { count: number(found.interval.units) }) })],
     [t("eval.segments"), number(found.segments), t("eval.wrong", { count: number(found.errors) })],
-    [t("eval.ece"), percent(found.ece), t("eval.ece.help", { p: percent(found.mean_confidence), right: percent(1 - found.per) })],
+    [
+      t("eval.ece"),
+      percent(found.ece),
+      t("eval.ece.help", { p: percent(found.mean_confidence), right: percent(1 - found.per) }) +
+        (found.ece_by_chance === undefined ? "" : t("eval.ece.chance", { chance: percent(found.ece_by_chance) })),
+    ],
     ...(found.top["3"] !== undefined ? [[t("eval.top3"), percent(found.top["3"]), ""]] : []),
   ];
   const left = [...Object.entries(found.unknown), ...Object.entries(found.unscored)];
