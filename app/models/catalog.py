@@ -308,7 +308,7 @@ class ModelCatalog:
             UnknownModel, StorageFull, DatabaseAway. InvalidRequest: a model of the other kind.
         """
         row = None
-        if kind == "labelling" or name != DEFAULT:  # that alias is of the model that labels
+        if kind == "labelling" or not self._is_reserved(name):
             with self.workspace.db.read() as session:
                 row = repository.find(session, name[:200])
         if row is not None:
@@ -335,7 +335,7 @@ class ModelCatalog:
 
     def get_aligner(self, name: str) -> AlignerEntry:
         """The alignment model that `name` stands for; `default` is the shipped one. Raises UnknownModel, InvalidRequest."""
-        row = None if name == DEFAULT else self.find(name)
+        row = None if self._is_reserved(name) else self.find(name)
         if row is None:
             return self.registry.get_aligner(name)
         repository.check_kind(row, "alignment")
@@ -347,6 +347,13 @@ class ModelCatalog:
                     self._aligners.popitem(last=False)
             self._aligners.move_to_end(row.blob)
         return entry
+
+    @staticmethod
+    def _is_reserved(name: str) -> bool:
+        """Whether this alignment model is never a stored one: the alias `default` is of models that label."""
+        from phonechain.model import ALIGNMENT
+
+        return name in (DEFAULT, ALIGNMENT)
 
     def list_loaded(self) -> list[Entry]:
         """Every model in memory."""

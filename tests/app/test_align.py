@@ -356,6 +356,8 @@ def test_an_error_names_the_part_that_it_is_in(client: Client):
     answer = client.post("/align", files=audio | transcript)
     assert answer.json()["type"].endswith("annotation-syntax")
     assert answer.json()["pointer"] == "#/transcript"
+    answer = client.post("/align", files=audio | {"transcript": ("a.txt", b"\xff\xfe\x00")})
+    assert (answer.status_code, answer.json()["pointer"]) == (422, "#/transcript")
 
 
 def test_an_alignment_model_of_ones_own_over_http(serve, tmp_path):

@@ -30,7 +30,7 @@ from phonechain.app.schemas.problems import refusals
 from phonechain.app.services import Services
 from phonechain.features.annotation import Annotation
 from phonechain.features.audio.reader import Audio
-from phonechain.features.errors import AnnotationError
+from phonechain.features.errors import AnnotationError, AnnotationSyntaxError
 from phonechain.features.words import dictionary as dictionaries
 from phonechain.model.segmental.aligner import PhoneAligner
 from phonechain.model.segmental.answers import Alignment, Recognition
@@ -169,6 +169,8 @@ def _part(name: str) -> Iterator[None]:
         yield
     except AnnotationError as error:
         error.part = name
+        if error.pointer is None and not isinstance(error, AnnotationSyntaxError):  # whose pointer begins with the part
+            error.pointer = name
         raise
 
 
