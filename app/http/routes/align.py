@@ -169,7 +169,7 @@ def _part(name: str) -> Iterator[None]:
         yield
     except AnnotationError as error:
         error.part = name
-        if error.pointer is None and not isinstance(error, AnnotationSyntaxError):  # whose pointer begins with the part
+        if not isinstance(error, AnnotationSyntaxError):  # whose pointer begins with the part anyway
             error.pointer = name
         raise
 
