@@ -205,6 +205,8 @@ class TrainingSettings:
             there is a teacher; the rest is the likelihood of the labels.
         augmentation: how training changes its input.
         keep: weights to keep at the end: those of the best epoch on the dev set, or of the last one.
+        average: epochs over which the scored and kept weights are a mean, older ones counting less and less: after each epoch it
+            moves by 1 / average of the way to the new weights; 1 takes the weights as they are.
         clip: largest norm of the gradient (0: no limit).
         gaps: treatment of unlabelled segments in training: "split" ends a sequence there; "sum" (CRFs only) keeps them and sums
             over their labels, so that the likelihood is that of the labels that are known.
@@ -228,6 +230,7 @@ class TrainingSettings:
     patience: int = 5
     schedule: Literal["constant", "linear", "cosine"] = "linear"
     keep: Literal["best", "last"] = "best"
+    average: int = 1
     clip: float = 0.0
     warmup: float = 0.0
     auxiliary: float = 0.0
@@ -255,6 +258,7 @@ class TrainingSettings:
             ("updates", 1, 100_000),
             ("epochs", 1, 100_000),
             ("patience", 0, 100_000),
+            ("average", 1, 1000),
             ("seed", 0, 2**31),
         ):
             _within(self, name, low, high)

@@ -62,10 +62,12 @@ def write_checkpoint(
     optimizer: torch.optim.Optimizer,
     history: History,
     best: dict[str, Tensor],
+    mean: dict[str, Tensor],
 ) -> None:
     """Write everything that the rest of the run depends on, atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     tensors = {f"model/{k}": v for k, v in copy_weights(model).items()} | {f"best/{k}": v for k, v in best.items()}
+    tensors |= {f"mean/{k}": v.clone() for k, v in mean.items()}  # which may be the best
     for number, state in optimizer.state_dict()["state"].items():
         tensors |= {f"optimizer/{number}/{k}": torch.as_tensor(v) for k, v in state.items() if v is not None}
     contiguous = {k: v.cpu().contiguous() for k, v in tensors.items()}
@@ -84,8 +86,8 @@ def best_so_far(path: Path) -> tuple[dict[str, Tensor], History]:
 
 def resume(
     path: Path, identity: str, model: nn.Module, optimizer: torch.optim.Optimizer, history: History
-) -> dict[str, Tensor]:
-    """Give model, optimizer and history the state in a checkpoint; returns the weights of the best epoch.
+) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Give model, optimizer and history the state in a checkpoint; returns the weights of the best epoch, and the mean's.
 
     Raises:
         TrainingError: the checkpoint cannot be read, or is of other data or settings.
@@ -105,7 +107,18 @@ def resume(
             _, number, key = name.split("/")
             state["state"].setdefault(int(number), {})[key] = value
     optimizer.load_state_dict(state)
-    return {k.removeprefix("best/"): v for k, v in tensors.items() if k.startswith("best/")}
+    best, mean = (
+        {k.removeprefix(kind): v for k, v in tensors.items() if k.startswith(kind)} for kind in ("best/", "mean/")
+    )
+    return best, mean
+
+
+def average_weights(mean: dict[str, Tensor], model: nn.Module, count: int) -> dict[str, Tensor]:
+    """The mean moved by 1 / count of the way to the model's weights; a count of 1 gives these."""
+    weights = copy_weights(model)
+    if count == 1:
+        return weights
+    return {k: mean[k] + (v - mean[k]) / count if v.is_floating_point() else v for k, v in weights.items()}
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:

@@ -23,6 +23,7 @@ from phonechain.model.device import make_generator, try_batches, try_halves
 from phonechain.model.learning.checkpoint import (
     CHECKPOINT,
     History,
+    average_weights,
     copy_weights,
     resume,
     write_checkpoint,
@@ -89,10 +90,11 @@ def train(
     optimizer = _make_optimizer(model, settings)
     rates = [group["lr"] for group in optimizer.param_groups]
     objective = Objective(model, settings, teacher)
-    history, best = History(), copy_weights(model)
+    history, best, mean = History(), copy_weights(model), copy_weights(model)
     identity = json.dumps({"training": to_dict(settings), "of": fingerprint}, sort_keys=True)
     if run_dir is not None and (run_dir / CHECKPOINT).exists():
-        best = resume(run_dir / CHECKPOINT, identity, model, optimizer, history)
+        best, stored = resume(run_dir / CHECKPOINT, identity, model, optimizer, history)
+        mean = stored or copy_weights(model)
     if warm and history.start_error is None:
         history.start_error, history.start_nll = dev_error(model, dev)
         history.best_error = history.start_error
@@ -104,26 +106,37 @@ def train(
         if loss is None:
             history.stopped = "asked"
             break
-        error, nll = dev_error(model, dev)
+        mean = average_weights(mean, model, min(epoch, settings.average))
+        error, nll = _score(model, mean, dev)
         row = {
             "epoch": epoch, "loss": loss, "dev_error": error, "dev_nll": nll, "seconds": time.perf_counter() - began
         }  # fmt: skip
         history.epochs.append(row)
         if error < history.best_error:
-            history.best_error, history.best_epoch, best = error, epoch, copy_weights(model)
+            history.best_error, history.best_epoch, best = error, epoch, mean
         if run_dir is not None:
-            write_checkpoint(run_dir / CHECKPOINT, identity, model, optimizer, history, best)
+            averaged = mean if settings.average > 1 else {}
+            write_checkpoint(run_dir / CHECKPOINT, identity, model, optimizer, history, best, averaged)
         if progress is not None:
             progress(Progress("epoch", epoch, settings.epochs, "epochs", "", row))
     history.kept = len(history.epochs)
     if settings.keep == "best" or not history.keep_last():
-        history.kept = history.best_epoch
-        model.load_state_dict(best)
+        history.kept, mean = history.best_epoch, best
+    model.load_state_dict(mean)
     if settings.auxiliary:
         model.auxiliary = None
     model.eval()
     history.stopped = history.stopped or ("patience" if len(history.epochs) < settings.epochs else "epochs")
     return history
+
+
+def _score(model: SequenceNetwork, weights: dict[str, Tensor], dev: Dataset) -> tuple[float, float]:
+    """The dev error with these weights instead of the model's own, which it has again afterwards."""
+    own = copy_weights(model)
+    model.load_state_dict(weights)
+    found = dev_error(model, dev)
+    model.load_state_dict(own)
+    return found
 
 
 def _run_epoch(

@@ -200,6 +200,61 @@ def test_killed_in_mid_epoch_it_resumes_and_ends_with_the_same_weights(tmp_path:
     assert same(weights(resumed), weights(unbroken))
 
 
+@pytest.mark.parametrize("keep", ["best", "last"])
+def test_weights_are_averaged_over_epochs_and_scored_so(keep: Literal["best", "last"], tmp_path: Path) -> None:
+    settings = dataclasses.replace(QUICK, average=3, epochs=6, keep=keep)
+    after: list[dict[str, torch.Tensor]] = []
+    averaged = network()
+
+    def collect(event: Progress) -> None:
+        if event.stage == "epoch":
+            after.append(weights(averaged))
+
+    history = train(averaged, data(60, 1), data(40, 2), settings, progress=collect)
+    mean, scores, means = after[0], [], []
+    for n, own in enumerate(after, 1):  # the training itself goes on from the weights as they are
+        share = min(n, 3)
+        mean = {k: mean[k] + (v - mean[k]) / share if v.is_floating_point() else v for k, v in own.items()}
+        other = network()
+        other.load_state_dict(mean)
+        scores.append(dev_error(other, data(40, 2)))
+        means.append(mean)
+    assert [(row["dev_error"], row["dev_nll"]) for row in history.epochs] == scores
+    assert same(weights(averaged), means[history.kept - 1])
+    assert history.kept == (6 if keep == "last" else history.best_epoch)
+    plain = network()
+    train(plain, data(60, 1), data(40, 2), dataclasses.replace(settings, average=1, keep="last"))
+    assert same(weights(plain), after[-1])
+
+    def end_after_four(event: Progress) -> None:
+        if event.stage == "epoch" and event.done == 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(network(), data(60, 1), data(40, 2), settings, run_dir=tmp_path, progress=end_after_four)
+    resumed = network()
+    train(resumed, data(60, 1), data(40, 2), settings, run_dir=tmp_path)
+    assert same(weights(resumed), weights(averaged))
+
+
+def test_a_run_that_is_asked_to_stop_ends_with_its_last_whole_epoch() -> None:
+    done: list[Progress] = []
+    stopped, whole = network(), network()
+    settings = dataclasses.replace(QUICK, keep="last")
+    history = train(stopped, data(60, 1), data(40, 2), settings, progress=done.append, stop=lambda: len(done) > 22)
+    assert history.stopped == "asked"
+    at = weights(stopped)
+    after: list[dict[str, torch.Tensor]] = []
+    train(
+        whole,
+        data(60, 1),
+        data(40, 2),
+        settings,
+        progress=lambda e: after.append(weights(whole)) if e.stage == "epoch" else None,
+    )
+    assert same(at, after[len(history.epochs) - 1])
+
+
 @pytest.mark.parametrize("model", [CRF, MEMM], ids=["crf", "memm"])
 @pytest.mark.parametrize("optimizer", ["adam", "sgd"])
 def test_a_finished_run_is_only_read_again(
