@@ -71,6 +71,7 @@ IDEAS = (
         "virtual adversarial training", SEGMENTS, factors=PERCEPTRON,
         training={**SHORT, "adversarial": 0.3, "adversarial_size": 1.5},
     ),
+    Idea("base, 14 passes", SEGMENTS, factors=PERCEPTRON, training={"epochs": 14}),
     Idea("both SPNs, 14 passes", SEGMENTS, factors={**BIGRAM_SPN, **DEEPER}, training={"epochs": 14}),
     Idea(
         "normalisation drawn, filter banks warped, 18 passes", PAPER, model=DRAWN, augmentation={"warp": 0.6},
