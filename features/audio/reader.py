@@ -137,7 +137,8 @@ def decode(
             raise EmptyAudio("expected a sound file, got no bytes", pointer="audio", value=0, limit=1)
         if container is None:
             what = describe(head)
-            raise UnrecognisedAudio(f"expected {_WANTED}, got {what}", pointer="audio", value=what)
+            hint = "; sound without a header needs its format (raw, --raw)" if what.startswith("bytes") else ""
+            raise UnrecognisedAudio(f"expected {_WANTED}, got {what}{hint}", pointer="audio", value=what)
         if container is SPHERE:
             refuse_compressed_sphere(file)
         stream, intake = _decode(container, file, size, channel, rate, max_seconds, raw)

@@ -57,6 +57,11 @@ def test_zeros_alone_are_no_sound():
         decode(b"\0" * 100_000)
 
 
+def test_sound_without_a_header_is_told_what_it_needs() -> None:
+    with pytest.raises(UnrecognisedAudio, match=r"bytes that start f8 ff 00 00.*; .* needs its format \(raw, --raw\)"):
+        decode(b"\xf8\xff\x00\x00" * 4000)
+
+
 @pytest.mark.parametrize("subtype", ["PCM_16", "PCM_24", "FLOAT", "ULAW"])
 @pytest.mark.parametrize("text", [b"odd", b"INFOx", b"a longer chunk of an odd length "[:31]])
 def test_a_chunk_without_its_padding_byte(samples, subtype, text):
