@@ -54,7 +54,8 @@ def stored_key(result: Result) -> str:
             result["name"], result["preset"], stored_model(result["model"]), from_dict(TrainingSettings, result["training"]),
             split=result["split"], augment=result["augment"], every=result.get("every", 1),
         )  # fmt: skip
-        return digest(experiment, SAME_CORPUS.get(result["corpus"], result["corpus"]), result["fold"])
+        corpus: str = result["corpus"]
+        return digest(experiment, SAME_CORPUS.get(corpus, corpus), result["fold"])
     except (KeyError, SettingsError):
         return str(result["key"])
 
