@@ -6,6 +6,7 @@ import io
 import re
 import zipfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -367,3 +368,27 @@ def test_a_form_that_comes_in_one_chunk(client: Client, review: str) -> None:
     made = client.post(f"/reviews/{review}/files", content=body + b"--x--\r\n", headers=headers)
     assert made.status_code == 201, made.text
     assert made.json()["segments"] == 23
+
+
+def test_the_log_says_who_changed_what(serve: Callable[..., Any], tmp_path: Path) -> None:
+    """Each entry has the name of its key, after that key was revoked too; without keys it has none."""
+    with serve(data=tmp_path, workers=0, admin_key="0123456789abcdef") as client:
+        admin = {"Authorization": "Bearer 0123456789abcdef"}
+        made = client.post("/keys", json={"name": "anna", "scopes": ["label"]}, headers=admin).json()
+        anna = {"Authorization": f"Bearer {made['key']}"}
+        id = client.post("/reviews", json={"name": "x"}, headers=anna).json()["id"]
+        files = {"audio": ("a.flac", AUDIO), "segments": ("a.TextGrid", TEXTGRID)}
+        assert client.post(f"/reviews/{id}/files", files=files, headers=anna).status_code == 201
+        for revision, who in enumerate((anna, admin)):
+            accept = {"op": "accept", "file": 0, "segment": revision}
+            asked = {"revision": revision, "operations": [accept]}
+            done = client.post(f"/reviews/{id}/operations", json=asked, headers=who)
+            assert [o["by"] for o in done.json()["operations"]] == [("anna", "admin")[revision]]
+        assert client.request("DELETE", f"/keys/{made['id']}", headers=admin).status_code == 204
+        log = client.get(f"/reviews/{id}/operations", headers=admin).json()["operations"]
+        assert [o["by"] for o in log] == ["anna", "admin"]
+
+
+def test_without_keys_nobody_is_named(client: Client, review: str) -> None:
+    done = operate(client, review, 0, {"op": "accept", "file": 0, "segment": 0})
+    assert [o["by"] for o in done.json()["operations"]] == [None]
