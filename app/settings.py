@@ -140,7 +140,7 @@ class Settings(BaseSettings):
         "auto",
         "device",
         "Where models label and train, here and in the service's workers: `cpu`, `cuda`, `cuda:N`, or `auto`, a GPU where torch "
-        "can use one, else the CPU. Alignment is computed on the CPU.",
+        "can use one, else the CPU. Of alignment, the network is computed there.",
     )
     data: Path | None = _setting(
         None,

@@ -72,6 +72,7 @@ def align(
     ] = None,
     tier: Annotated[str | None, typer.Option(help="Tier with the words or phones.")] = None,
     channel: options.Channel = "mix",
+    device: options.Device = "auto",
     format: FormatOption = None,
     out: OutOption = None,
     label_with: LabelWith = None,
@@ -96,9 +97,9 @@ def align(
             )
         how = {"tier": tier, "refine": refine, "spread": spread}
         speech = Speech(dictionary, language, phones, oov)
-        align_folder(audio, out, model, speech, format, how, chosen, doubtful, table, label_with)
+        align_folder(audio, out, model, speech, format, how, chosen, doubtful, table, label_with, device)
         return
-    aligner, speaker = load_aligner(model), load_pronouncer(dictionary, language, phones, oov)
+    aligner, speaker = load_aligner(model, device), load_pronouncer(dictionary, language, phones, oov)
     common.check_file(audio, "a sound file")
     if (transcript is None) == (text is None):
         got = "neither" if text is None else "both"
@@ -118,7 +119,9 @@ def align(
             aligner, sound, source, speaker, tier=tier, refine=refine, spread=spread, progress=progress
         )
     common.warn(done.notices)
-    labels = None if label_with is None else label(common.load_model(label_with), label_with, sound, done.alignment)
+    labels = (
+        None if label_with is None else label(common.load_model(label_with, device), label_with, sound, done.alignment)
+    )
     print_answer(done, wanted, out, aligner, model, sound, audio, labels)
     if doubtful or table is not None:
         from phonechain.app.cli.align_folder import Ranking, list_rows
@@ -131,6 +134,7 @@ def recognize(
     model: ModelOption = "default",
     channel: options.Channel = "mix",
     label_with: LabelWith = None,
+    device: options.Device = "auto",
     format: FormatOption = None,
     out: OutOption = None,
 ) -> None:
@@ -141,7 +145,7 @@ def recognize(
     wanted = choose_format(format, out)
     common.check_output(out)
     common.check_file(audio, "a sound file")
-    aligner = load_aligner(model)
+    aligner = load_aligner(model, device)
     from phonechain.app.alignment import pipeline
     from phonechain.app.alignment.labels import label
 
@@ -149,7 +153,7 @@ def recognize(
     with show_progress(sound) as progress:
         done = pipeline.recognize(aligner, sound, progress=progress)
     common.warn(done.notices)
-    labels = None if label_with is None else label(common.load_model(label_with), label_with, sound, done)
+    labels = None if label_with is None else label(common.load_model(label_with, device), label_with, sound, done)
     print_answer(done, wanted, out, aligner, model, sound, audio, labels)
 
 

@@ -135,6 +135,7 @@ class Task:
     channel: int | Literal["mix"]
     ranked: bool
     label_with: str | None
+    device: str
 
 
 @dataclass(slots=True)
@@ -159,6 +160,7 @@ def align_folder(
     doubtful: int,
     table: Path | None,
     label_with: str | None,
+    device: str = "cpu",
 ) -> None:
     """Align every recording below `root` that has a transcript beside it, into the same tree below `out`.
 
@@ -170,18 +172,18 @@ def align_folder(
     suffix = ".json" if form == "json" else FORMATS[form].suffixes[0].replace(".textgrid", ".TextGrid")
     load_lone_aligner.cache_clear()  # the file may have changed since this process read it
     _load.cache_clear()
-    _load(model, speech)
+    aligner, _ = _load(model, speech, device)
     found = transcripts.read(root, prefer="annotation" if options.get("refine") else "text")
     ranked = bool(doubtful) or table is not None
-    task = Task(root, out, model, speech, form, suffix, options, channel, ranked, label_with)
+    task = Task(root, out, model, speech, form, suffix, options, channel, ranked, label_with, device)
     if label_with is not None:
         _load_labeler.cache_clear()
-        _load_labeler(label_with)
+        _load_labeler(label_with, device)
     ranking, notices, failed, done, phones = Ranking(), NoticeCount(), 0, 0, 0
     count, align = len(found.recordings), partial(_align_one, task)
     with (
         common.bars(every=EVERY) as bars,
-        common.map_in_processes(align, found.recordings, count_workers(count)) as outcomes,
+        common.map_in_processes(align, found.recordings, count_workers(count, aligner)) as outcomes,
     ):
         for problem in found.problems:
             bars.line(f"left out {problem}")
@@ -227,22 +229,22 @@ def _check_arguments(root: Path, out: Path | None, format: str | None, doubtful:
 
 
 @lru_cache(maxsize=1)
-def _load(model: str, speech: Speech) -> tuple[PhoneAligner, Pronouncer]:
+def _load(model: str, speech: Speech, device: str) -> tuple[PhoneAligner, Pronouncer]:
     """Once for each process; one that is forked finds what was loaded before."""
     pronouncer = load_pronouncer(speech.dictionary, speech.language, speech.phones, speech.oov)
-    return load_lone_aligner(model), pronouncer
+    return load_lone_aligner(model, device), pronouncer
 
 
 @lru_cache(maxsize=1)
-def _load_labeler(model: str) -> PhoneLabeler:
-    return common.load_model(model)
+def _load_labeler(model: str, device: str) -> PhoneLabeler:
+    return common.load_model(model, device)
 
 
 def _align_one(task: Task, one: TranscribedRecording) -> Outcome:
     """Read, align and write a recording; whatever is wrong with it, the others go on."""
     from phonechain.app.alignment import pipeline
 
-    aligner, pronouncer = _load(task.model, task.speech)
+    aligner, pronouncer = _load(task.model, task.speech, task.device)
     assert one.transcript is not None
     try:
         source = pipeline.read_source(read_bytes(one.transcript), one.transcript.name, audio=one.audio.stem)
@@ -268,7 +270,7 @@ def _label(task: Task, sound: Audio, answer: AlignedRecording) -> Labels | None:
     from phonechain.app.alignment.labels import label
 
     name = task.label_with
-    return None if name is None else label(_load_labeler(name), name, sound, answer.alignment)
+    return None if name is None else label(_load_labeler(name, task.device), name, sound, answer.alignment)
 
 
 def _answer(

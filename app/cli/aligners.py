@@ -17,27 +17,29 @@ MANY = 6
 """Recordings from which on further processes save more time than they take to start."""
 
 
-def load_aligner(model: str) -> PhoneAligner:
-    """The aligner of a model file, or the shipped one. Raises ModelFileError."""
+def load_aligner(model: str, device: str = "cpu") -> PhoneAligner:
+    """The aligner of a model file, or the shipped one, on a device. Raises ModelFileError, SettingsError."""
     from phonechain.model import ALIGNMENT
     from phonechain.model.segmental.aligner import PhoneAligner
 
-    return PhoneAligner.load(common.model_path(ALIGNMENT if model == common.DEFAULT else model))
+    return PhoneAligner.load(common.model_path(ALIGNMENT if model == common.DEFAULT else model), device=device)
 
 
 @lru_cache(maxsize=1)
-def load_lone_aligner(model: str) -> PhoneAligner:
+def load_lone_aligner(model: str, device: str = "cpu") -> PhoneAligner:
     """The aligner of a process that is one of several, with one thread; one that is forked finds what was loaded before."""
     from phonechain.app.labelling.batcher import set_threads
 
     set_threads(1)  # each process has a core, and torch's threads do not survive a fork
-    return load_aligner(model)
+    return load_aligner(model, device)
 
 
-def count_workers(recordings: int) -> int:
-    """A process for each core where there are many recordings."""
+def count_workers(recordings: int, aligner: PhoneAligner | None = None) -> int:
+    """A process for each core where there are many recordings; one for an aligner on a GPU, which none could share by forking."""
     from phonechain.app.settings import cores
 
+    if aligner is not None and aligner.device_.type != "cpu":
+        return 1
     return min(cores(), recordings) if recordings >= MANY else 1
 
 

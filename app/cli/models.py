@@ -58,7 +58,7 @@ def _read_card(model: str) -> dict[str, Any]:
 
     path = common.model_path(model)
     if modelfile.read(path)[1].model.get("kind") == ALIGNMENT_KIND:
-        return PhoneAligner.load(path).card_
+        return PhoneAligner.load(path, device="cpu").card_
     return dict(common.load_model(model).card_)
 
 

@@ -134,14 +134,12 @@ def train(
         changes = [*(set_ or []), *_to_changes(epochs=epochs, seed=seed)]
         request = train_aligner.Request(
             corpus, out, base, tier, layout, table, split, dev, tuple(drop or ()), changes, fix, flat_start, dictionary,
-            name or "", licence, data, limits, command, reading,
+            name or "", licence, data, limits, command, reading, device,
         )  # fmt: skip
         if map_ is not None or fold or resume or run_dir is not None:
             raise SettingsError(f"--map, --fold, --resume and --run-dir: not available with the preset {SEGMENTAL}")
         if teacher is not None:
             raise SettingsError(f"--teacher: not available with the preset {SEGMENTAL}")
-        if device not in ("auto", "cpu"):
-            raise SettingsError(f"--device: the preset {SEGMENTAL} trains on the CPU alone, got {device}")
         train_aligner.train(request)
         return
     if flat_start or dictionary is not None:

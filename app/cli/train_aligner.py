@@ -49,6 +49,7 @@ class Request:
     limits: str = ""
     command: str = ""
     reading: Mapping[str, Any] = field(default_factory=dict)
+    device: str = "auto"
 
 
 def train(request: Request) -> None:
@@ -68,12 +69,12 @@ def train(request: Request) -> None:
     base = None
     if request.base is not None:
         path = common.model_path(ALIGNMENT if request.base == common.DEFAULT else request.base)
-        base = PhoneAligner.load(path)
+        base = PhoneAligner.load(path, device=request.device)
     card = Card(
         request.name or request.out.stem, "Segmental CRF that aligns speech to transcripts.", request.licence,
         request.data, request.limits,
     )  # fmt: skip
-    aligner = PhoneAligner(preset.model, training=preset.training, card=card)
+    aligner = PhoneAligner(preset.model, training=preset.training, card=card, device=request.device)
     with common.bars() as bars:
         report = _Report(bars, preset.training.epochs)
         if request.flat_start:

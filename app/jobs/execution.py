@@ -49,7 +49,7 @@ def load_labeler(workspace: Workspace, digest: str) -> PhoneLabeler:
 def _load_aligner(blobs: str, folder: str, digest: str) -> PhoneAligner:
     from phonechain.model.segmental.aligner import PhoneAligner
 
-    return PhoneAligner.load(Workspace("", blobs, folder).store.local(digest))
+    return PhoneAligner.load(Workspace("", blobs, folder).store.local(digest), device=device())
 
 
 def load_aligner(workspace: Workspace, digest: str) -> PhoneAligner:

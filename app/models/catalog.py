@@ -49,13 +49,14 @@ class AlignerEntry:
 
     name: str
     path: Path
+    device: str = "auto"
 
     @cached_property
     def aligner(self) -> PhoneAligner:
         """Raises ModelFileError."""
         from phonechain.model.segmental.aligner import PhoneAligner
 
-        return PhoneAligner.load(self.path, name=self.name)
+        return PhoneAligner.load(self.path, name=self.name, device=self.device)
 
     @cached_property
     def _header(self) -> Header:
@@ -113,11 +114,13 @@ class Registry:
     The shipped alignment model is always among these, unless the folder has one of its name.
     """
 
-    def __init__(self, entries: dict[str, Entry], aligners: dict[str, AlignerEntry] | None = None) -> None:
+    def __init__(
+        self, entries: dict[str, Entry], aligners: dict[str, AlignerEntry] | None = None, device: str = "auto"
+    ) -> None:
         from phonechain.model import ALIGNMENT, pretrained_path
 
         self._entries = entries
-        self.aligners = {ALIGNMENT: AlignerEntry(ALIGNMENT, pretrained_path(ALIGNMENT)), **(aligners or {})}
+        self.aligners = {ALIGNMENT: AlignerEntry(ALIGNMENT, pretrained_path(ALIGNMENT), device), **(aligners or {})}
 
     @classmethod
     def load(cls, settings: Settings) -> Registry:
@@ -133,14 +136,14 @@ class Registry:
         for name, path in model_files(settings).items():
             try:
                 if name != DEFAULT and is_aligner(path):
-                    aligners[name] = AlignerEntry(name, path)
+                    aligners[name] = AlignerEntry(name, path, settings.device)
                     _ = aligners[name].aligner  # a file that cannot be used stops the start
                 else:
                     entries[name] = Entry(name, PhoneLabeler.load(path, device=settings.device))
             except ModelFileError as error:
                 where = "PHONECHAIN_MODEL" if name == DEFAULT else "PHONECHAIN_MODELS"
                 raise ModelFileError(f"{where}: {error}") from None
-        return cls(entries, aligners)
+        return cls(entries, aligners, settings.device)
 
     @property
     def device(self) -> str:
@@ -342,7 +345,9 @@ class ModelCatalog:
         with self._lock:
             entry = self._aligners.get(row.blob)
             if entry is None:
-                entry = self._aligners[row.blob] = AlignerEntry(row.name, self.workspace.store.local(row.blob))
+                entry = self._aligners[row.blob] = AlignerEntry(
+                    row.name, self.workspace.store.local(row.blob), self.settings.device
+                )
                 while len(self._aligners) > MOST_ALIGNERS:
                     self._aligners.popitem(last=False)
             self._aligners.move_to_end(row.blob)

@@ -64,7 +64,7 @@ def _load(path: Path) -> PhoneLabeler | PhoneAligner:
     if modelfile.read_header(path, name=name).model.get("kind") == ALIGNMENT_KIND:
         from phonechain.model.segmental.aligner import PhoneAligner
 
-        return PhoneAligner.load(path, name=name)
+        return PhoneAligner.load(path, name=name, device="cpu")
     from phonechain.model.labeler import PhoneLabeler
 
     return PhoneLabeler.load(path, name=name, device="cpu")

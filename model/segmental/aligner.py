@@ -52,7 +52,8 @@ MAX_RATE = 30.0
 class PhoneAligner:
     """A segmental CRF with its labels, feature settings and calibration.
 
-    Attributes with a trailing underscore come from training or from a file.
+    Attributes with a trailing underscore come from training or from a file. The network computes on `device`, as that of
+    `PhoneLabeler`; the sums over graphs are taken on the host, in float64.
     """
 
     def __init__(
@@ -62,7 +63,9 @@ class PhoneAligner:
         training: SegmentalTraining | None = None,
         features: FeatureSettings | None = None,
         card: modelfile.Card | None = None,
+        device: str = "auto",
     ) -> None:
+        self.device = device
         self.model, self.training = model or SegmentalSettings(), training or SegmentalTraining()
         self.features_, self.card = features or FeatureSettings(), card or modelfile.Card("")
         self.labels_: list[str] = []
@@ -206,6 +209,11 @@ class PhoneAligner:
     # -------------------------------------------------------------------------------------------------- the model
 
     @property
+    def device_(self) -> torch.device:
+        """Where its network computes."""
+        return self._require_network().device
+
+    @property
     def silence(self) -> str | None:
         """The label that stands for silence, if there is one."""
         return next((y for name in SILENCES for y in self.labels_ if y.casefold() == name), None)
@@ -268,7 +276,8 @@ class PhoneAligner:
         x = network.normalise(frames(resample(audio.samples, audio.rate, self.features_.rate), self.features_))
         steps = max(1, round(audio.duration / self.model.step))
         with torch.no_grad():
-            track = network.track(torch.from_numpy(x)[None], torch.tensor([len(x)]))
+            lengths = torch.tensor([len(x)], device=network.device)
+            track = network.track(torch.from_numpy(x)[None].to(network.device), lengths)
             scores, coarse = self._scores(track, steps, audio.duration, fine)
         return EncodedSound(track, audio.duration, coarse, steps, scaled.Potentials.of(coarse.numpy()), scores)
 
@@ -276,14 +285,14 @@ class PhoneAligner:
         """Scores on the fine grid, if wanted, and on the coarse one, of which every candidate is one of the fine grid."""
         network, ratio = self._require_network(), round(self.model.step / self.model.fine)
         if not fine or abs(ratio * self.model.fine - self.model.step) > 1e-9:
-            return None, network.scores(track, steps)[0] / self.temperature_
+            return None, (network.scores(track, steps)[0] / self.temperature_).cpu()
         most = max(round(duration / self.model.fine), ratio * steps)
-        scores = network.scores(track, most, self.model.fine)[0] / self.temperature_
+        scores = (network.scores(track, most, self.model.fine)[0] / self.temperature_).cpu()
         return scores, scores[ratio - 1 : ratio * steps : ratio, ratio - 1 :: ratio].contiguous()
 
     def _weights(self) -> tuple[Tensor, Tensor, Tensor]:
         network = self._require_network()
-        return tuple(w.detach() / self.temperature_ for w in (network.bigram, network.first, network.last))  # type: ignore[return-value]
+        return tuple(w.detach().cpu() / self.temperature_ for w in (network.bigram, network.first, network.last))  # type: ignore[return-value]
 
     def _free_posteriors(self, sound: EncodedSound) -> FreePosteriors:
         weights = self._weights()
@@ -338,7 +347,7 @@ class PhoneAligner:
             scores = sound.fine[:fine]
         else:
             with torch.no_grad():
-                scores = self._require_network().scores(sound.track, fine, self.model.fine)[0] / self.temperature_
+                scores = self._require_network().scores(sound.track, fine, self.model.fine)[0].cpu() / self.temperature_
         soft = None if prior is None else passes.start_prior(*prior, fine, self.model.fine)
         if first is not None and first.log_z > NEVER / 2:
             left = passes.search_mask(first, fine, self.model.step / self.model.fine)
@@ -380,12 +389,13 @@ class PhoneAligner:
         return self
 
     @classmethod
-    def load(cls, source: str | Path | bytes, *, name: str | None = None) -> PhoneAligner:
-        """Load the aligner from a model file, which errors call `name` if given, else by its path.
+    def load(cls, source: str | Path | bytes, *, name: str | None = None, device: str = "auto") -> PhoneAligner:
+        """Load the aligner from a model file, which errors call `name` if given, else by its path, onto a device.
 
         Raises:
             ModelFileError: not a model file, a damaged one, or not an alignment model.
+            SettingsError: a device that torch does not have.
         """
-        aligner = cls()
+        aligner = cls(device=device)
         storage.restore(aligner, source, name=name)
         return aligner

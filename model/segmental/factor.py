@@ -82,7 +82,9 @@ class SegmentFactor(nn.Module):
         integral = _integral(projected[:, :, :4])
         one, two, three = (integral[:, :, r] / PARTS[r] for r in range(3))
         whole = integral[:, ::2, 3] * SUM_SCALE
-        leaf = torch.arange(self.states * self.products) * self.labels + labels[..., None]  # [B, P, H I]
+        leaf = (
+            torch.arange(self.states * self.products, device=labels.device) * self.labels + labels[..., None]
+        )  # [B, P, H I]
         lasts = (end[:, :, None, :] - begin[:, :, :, None])[..., None]  # [B, P, W, W, 1]
         first, last = begin.to(track.dtype), end.to(track.dtype)
 

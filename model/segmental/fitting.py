@@ -21,6 +21,7 @@ from phonechain.features.audio.utterances import decode_utterance
 from phonechain.features.errors import CorpusError, PhonechainError
 from phonechain.features.mfcc import FeatureSettings, frames
 from phonechain.features.segments import Segment, Utterance
+from phonechain.model.device import choose_device
 from phonechain.model.learning.splits import hold_out
 from phonechain.model.segmental import calibration, learning
 from phonechain.model.segmental.learning import Epoch, Example
@@ -226,7 +227,7 @@ def _train(
     if not made:
         raise CorpusError("expected recordings to train on, got none that can be used")
     training, same = aligner.training, base is not None and base.labels_ == aligner.labels_
-    network = learning.build(aligner.model, len(aligner.labels_), training.seed)
+    network = learning.build(aligner.model, len(aligner.labels_), training.seed).to(choose_device(aligner.device))
     if base is not None:
         start_from(network, base._require_network(), whole=same)
     examples = _examples(aligner, made)

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from phonechain.features.errors import CorpusError
+from phonechain.model.device import try_halves
 from phonechain.model.segmental import placement, sums
 from phonechain.model.segmental.network import FRAME, SemiCRF
 from phonechain.model.segmental.settings import SegmentalSettings, SegmentalTraining
@@ -170,14 +171,51 @@ class _Run:
             for group, rate in zip(self.optimiser.param_groups, self.rates, strict=True):
                 group["lr"] = rate * warm * (1.0 - done if stage == "segments" else 1.0)
             whole = not self.training.placement or n % self.training.every == 0
-            loss, segments = self._loss([self.examples[k] for k in batch], random, stage, whole=whole)
-            self.optimiser.zero_grad()
-            loss.backward()
+            loss, segments = self._compute_gradients([self.examples[k] for k in batch], random, stage, whole)
             nn.utils.clip_grad_norm_(self.model.parameters(), 5.0)
             self.optimiser.step()
-            total += float(loss.detach()) * segments
+            total += loss * segments
             weight += segments
         return total / max(1, weight)
+
+    def _compute_gradients(
+        self, batch: Sequence[Example], random: np.random.Generator, stage: str, whole: bool
+    ) -> tuple[float, int]:
+        """Set the gradients to those of a batch; its loss and number of pieces. Where memory is short, in halves.
+
+        Args:
+            whole: as in `_loss`.
+
+        Raises CorpusError where it does not suffice for one recording.
+        """
+
+        def at_once() -> tuple[float, int]:
+            self.optimiser.zero_grad()
+            loss, pieces = self._loss(batch, random, stage, whole=whole)
+            loss.backward()
+            return float(loss.detach()), pieces
+
+        def halves() -> tuple[float, int]:
+            if len(batch) == 1:
+                seconds = len(batch[0].frames[0]) * FRAME
+                raise CorpusError(
+                    f"out of memory on {self.model.device}: one recording of {seconds:.1f} s does not fit"
+                )
+            parameters = list(self.model.parameters())
+            added: list[Tensor | None] = [None] * len(parameters)
+            value, count = 0.0, 0
+            for part in (batch[: len(batch) // 2], batch[len(batch) // 2 :]):
+                loss, pieces = self._compute_gradients(part, random, stage, whole)
+                value, count = value + loss * pieces, count + pieces
+                for n, parameter in enumerate(parameters):
+                    if parameter.grad is not None:
+                        own, known = parameter.grad * pieces, added[n]
+                        added[n] = own if known is None else known + own
+            for parameter, grad in zip(parameters, added, strict=True):
+                parameter.grad = None if grad is None else grad / count
+            return value / count, count
+
+        return try_halves(at_once, halves, self.model.device)
 
     def _loss(
         self, batch: Sequence[Example], random: np.random.Generator | None, stage: str, *, whole: bool = True
@@ -187,7 +225,7 @@ class _Run:
         Args:
             whole: whether the segmental loss counts beside the loss of boundaries.
         """
-        model, settings = self.model, self.model.settings
+        model, settings, device = self.model, self.model.settings, self.model.device
         stride = round(settings.step / FRAME)
         rows, golds, labels, placed = [], [], [], []
         for e in batch:
@@ -203,16 +241,17 @@ class _Run:
             labels.append(torch.from_numpy(frame_labels(segments, len(rows[-1]))))
             if self.training.placement and random is not None:
                 placed.append(place(e, segments, count * stride, round(settings.max_duration / FRAME)))
-        lengths = torch.tensor([len(r) for r in rows])
-        x = nn.utils.rnn.pad_sequence(rows, batch_first=True)
+        lengths = torch.tensor([len(r) for r in rows], device=device)
+        x = nn.utils.rnn.pad_sequence(rows, batch_first=True).to(device)
         track = model.track(x, lengths)
         if random is not None and settings.dropout:
             keep = functional.dropout(torch.ones(track.shape[2]), settings.dropout)
             keep[-1 - settings.units] = 1.0  # the channel that is one
+            keep = keep.to(device)
         else:
             keep = None
         logits = model.head(track if keep is None else track * keep)
-        targets = nn.utils.rnn.pad_sequence(labels, batch_first=True, padding_value=-1)
+        targets = nn.utils.rnn.pad_sequence(labels, batch_first=True, padding_value=-1).to(device)
         by_frame = functional.cross_entropy(
             logits.flatten(0, 1), targets.flatten(), ignore_index=-1, label_smoothing=0.05
         )
@@ -221,9 +260,9 @@ class _Run:
             return by_frame, pieces
         loss = by_frame.new_zeros(())
         if whole:
-            steps = torch.tensor([g[-1][1] for g in golds])
-            scores = model.scores(track, int(steps.max()), keep=keep)
-            loss = -sums.log_likelihood(model.lattice(scores, steps), sums.Segmentation.of(golds)).sum() / pieces
+            steps = [g[-1][1] for g in golds]
+            lattice = model.lattice(model.scores(track, max(steps), keep=keep), torch.tensor(steps, device=device))
+            loss = -sums.log_likelihood(lattice, sums.Segmentation.of(golds, device)).sum() / pieces
         if random is None:
             return loss, pieces
         if placed:

@@ -51,9 +51,14 @@ class SemiCRF(nn.Module):
         self.mean = nn.Buffer(torch.zeros(INPUTS))
         self.deviation = nn.Buffer(torch.ones(INPUTS))
 
+    @property
+    def device(self) -> torch.device:
+        """Where its weights are, and its inputs have to be."""
+        return self.mean.device
+
     def normalise(self, frames: NDArray[np.float32]) -> NDArray[np.float32]:
         """[T, 39] by the training set's statistics, then by the recording's own, mixed with these as a prior."""
-        x = (frames - self.mean.numpy()) / self.deviation.numpy()
+        x = (frames - self.mean.cpu().numpy()) / self.deviation.cpu().numpy()
         count = len(x)
         mean = x.sum(0) / (count + PRIOR)
         variance = (np.square(x - mean).sum(0) + PRIOR * (1.0 + mean**2)) / (count + PRIOR)
@@ -142,7 +147,7 @@ class FrameNetwork(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
-        inside = (torch.arange(x.shape[1]) < lengths[:, None])[..., None]
+        inside = (torch.arange(x.shape[1], device=x.device) < lengths[:, None])[..., None]
         near = self.norms[0](functional.gelu(self.near((x * inside).transpose(1, 2)).transpose(1, 2))) * inside
         half = self.norms[1](functional.gelu(self.wide(near.transpose(1, 2)).transpose(1, 2)))
         half = self.dropout(half)
@@ -155,7 +160,7 @@ class FrameNetwork(nn.Module):
 
 def _reverse(x: Tensor, lengths: Tensor) -> Tensor:
     """Each row reversed within its own length; what is past it stays."""
-    at = torch.arange(x.shape[1])
+    at = torch.arange(x.shape[1], device=x.device)
     index = torch.where(at < lengths[:, None], lengths[:, None] - 1 - at, at)
     return x.gather(1, index[..., None].expand(-1, -1, x.shape[2]))
 

@@ -64,15 +64,15 @@ def log_likelihood(model: SemiCRF, track: Tensor, placed: Sequence[Placed], *, w
     Args:
         track: [B, T, C], as `SemiCRF.track` gives it, at least one frame longer than the grid.
     """
-    count = torch.tensor([len(p.labels) for p in placed])
-    most = int(count.max())
-    at = torch.stack([_filled(p.at, most + 1) for p in placed])
-    labels = torch.stack([_filled(p.labels, most) for p in placed])
-    tolerance = torch.stack([_filled(p.tolerance, most + 1) for p in placed])
-    offset = torch.arange(-window, window + 1)
+    device, most = track.device, max(len(p.labels) for p in placed)
+    count = torch.tensor([len(p.labels) for p in placed], device=device)
+    at = torch.stack([_filled(p.at, most + 1) for p in placed]).to(device)
+    labels = torch.stack([_filled(p.labels, most) for p in placed]).to(device)
+    tolerance = torch.stack([_filled(p.tolerance, most + 1) for p in placed]).to(device)
+    offset = torch.arange(-window, window + 1, device=device)
     points = at[:, :, None] + offset  # [B, P + 1, W]
     last = at[:, -1, None, None]
-    number = torch.arange(most + 1)
+    number = torch.arange(most + 1, device=device)
     ends = (number == 0) | (number >= count[:, None])  # [B, P + 1]
     possible = (points >= 0) & (points <= last) & (~ends[..., None] | (offset == 0))
     right = possible & (offset.abs() <= tolerance[..., None])
@@ -85,7 +85,7 @@ def log_likelihood(model: SemiCRF, track: Tensor, placed: Sequence[Placed], *, w
         alpha = torch.logsumexp(alpha[..., None] + scores[:, p], -2).clamp_min(NEVER)
         alpha = torch.where(both[:, :, p + 1], alpha, NEVER)
         found.append(alpha[..., window])
-    total = torch.stack(found, -1)[:, torch.arange(len(placed)), count - 1]
+    total = torch.stack(found, -1)[:, torch.arange(len(placed), device=device), count - 1]
     likelihood: Tensor = total[0] - total[1]
     return likelihood
 

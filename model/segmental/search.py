@@ -24,46 +24,47 @@ def viterbi(lattice: Lattice) -> tuple[list[Segments], Tensor]:
     begin = scores.new_full((b, n + d, k), NEVER, dtype=torch.float64)
     begin[:, n - 1] = lattice.first
     bigram = lattice.bigram.detach().to(torch.float64)
-    durations = torch.zeros(b, n + 1, k, dtype=torch.int64)
-    before = torch.zeros(b, n + 1, k, dtype=torch.int64)
+    durations = torch.zeros(b, n + 1, k, dtype=torch.int64, device=scores.device)
+    before = torch.zeros(b, n + 1, k, dtype=torch.int64, device=scores.device)
     for t in range(1, n + 1):
         best[:, t], durations[:, t] = (begin[:, n - t : n - t + d] + scores[:, t - 1]).max(1)
         if t < n:
             begin[:, n - 1 - t], before[:, t] = (best[:, t, :, None] + bigram).max(1)
     found = []
-    values = best[torch.arange(b), steps] + lattice.last.detach()
-    for r in range(b):
-        t, y, segments = int(steps[r]), int(values[r].argmax()), []
+    values = best[torch.arange(b, device=scores.device), steps] + lattice.last.detach()
+    lasted, preceding = durations.cpu().numpy(), before.cpu().numpy()  # over to the host once, not at every step back
+    for r, (t, y) in enumerate(zip(steps.cpu().tolist(), values.argmax(1).cpu().tolist(), strict=True)):
+        segments = []
         while t > 0:
-            start = t - int(durations[r, t, y]) - 1
+            start = t - int(lasted[r, t, y]) - 1
             segments.append((start, t, y))
-            y, t = int(before[r, start, y]), start
+            y, t = int(preceding[r, start, y]), start
         found.append(segments[::-1])
     return found, values.amax(1)
 
 
 def sample(lattice: Lattice, count: int, generator: torch.Generator | None = None) -> list[list[Segments]]:
-    """`count` segmentations of each recording, drawn from p(segmentation | sound)."""
+    """`count` segmentations of each recording, drawn from p(segmentation | sound), on the host."""
     with torch.no_grad():
         way = forward(lattice, durations=True)
     assert way.durations is not None
-    bigram = lattice.bigram.detach()
+    alpha, durations = way.alpha.cpu(), way.durations.cpu()
+    bigram, last, steps = (t.detach().cpu() for t in (lattice.bigram, lattice.last, lattice.steps))
 
     def draw(weights: Tensor) -> int:
         return int(torch.multinomial(weights, 1, generator=generator))
 
     drawn: list[list[Segments]] = []
-    for r in range(len(lattice.steps)):
-        end = int(lattice.steps[r])
-        ends = torch.softmax(way.alpha[r, end] + lattice.last.detach(), 0)
+    for r, end in enumerate(steps.tolist()):
+        ends = torch.softmax(alpha[r, end] + last, 0)
         drawn.append([])
         for _ in range(count):
             t, y, segments = end, draw(ends), []
             while t > 0:
-                start = t - draw(way.durations[r, t - 1, :, y]) - 1
+                start = t - draw(durations[r, t - 1, :, y]) - 1
                 segments.append((start, t, y))
                 if start > 0:
-                    y = draw(torch.softmax(way.alpha[r, start] + bigram[:, y], 0))
+                    y = draw(torch.softmax(alpha[r, start] + bigram[:, y], 0))
                 t = start
             drawn[-1].append(segments[::-1])
     return drawn

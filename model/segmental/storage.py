@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from phonechain.features.errors import ModelFileError, SettingsError
 from phonechain.features.mfcc import FeatureSettings
+from phonechain.model.device import choose_device
 from phonechain.model.files import modelfile
 from phonechain.model.files.header import ALIGNMENT_KIND
 from phonechain.model.segmental.network import SemiCRF
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 def save(aligner: PhoneAligner, path: str | Path) -> str:
     """Write the model file atomically; returns its version."""
     network = aligner._require_network()
-    tensors = {f"network.{k}": v.detach().contiguous() for k, v in network.state_dict().items()}
+    tensors = {f"network.{k}": v.detach().cpu().contiguous() for k, v in network.state_dict().items()}
     header = modelfile.Header(
         labels=tuple(aligner.labels_), provenance=aligner.provenance_, card=aligner.card,
         features=aligner.features_.to_dict(),
@@ -35,7 +36,9 @@ def restore(aligner: PhoneAligner, source: str | Path | bytes, *, name: str | No
 
     Raises:
         ModelFileError: not a model file, a damaged one, or not an alignment model.
+        SettingsError: a device that torch does not have.
     """
+    device = choose_device(aligner.device)
     tensors, header = modelfile.read(source, name=name)
     if header.model.get("kind") != ALIGNMENT_KIND:
         given = name or (str(source) if isinstance(source, str | Path) else "the given bytes")
@@ -47,7 +50,7 @@ def restore(aligner: PhoneAligner, source: str | Path | bytes, *, name: str | No
         aligner.labels_ = list(header.labels)
         network = SemiCRF(aligner.model, len(aligner.labels_))
         network.load_state_dict({k.removeprefix("network."): v.float() for k, v in tensors.items()})
-        aligner.network_ = network.eval()
+        aligner.network_ = network.eval().to(device)
         aligner.temperature_ = float(header.calibration["temperature"])
         aligner.shift_ = float(header.calibration["shift"])
         aligner.decoding_ = {str(k): float(v) for k, v in header.calibration["decoding"].items()}

@@ -23,6 +23,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from phonechain.model.device import CPU
+
 NEVER = -1e30
 """The log-potential of what cannot be; finite, so that differences of two of them are numbers."""
 
@@ -52,8 +54,9 @@ class Lattice:
         shapes = [tuple(t.shape) for t in (self.bigram, self.first, self.last, self.steps)]
         if shapes != [(k, k), (k,), (k,), (b,)]:
             raise ValueError(f"expected shapes {[(k, k), (k,), (k,), (b,)]} beside scores of {k} labels, got {shapes}")
-        if int(self.steps.min()) < 1 or int(self.steps.max()) > n:
-            raise ValueError(f"expected 1 to {n} steps, got {int(self.steps.min())} to {int(self.steps.max())}")
+        least, most = torch.stack(self.steps.aminmax()).cpu().tolist()
+        if least < 1 or most > n:
+            raise ValueError(f"expected 1 to {n} steps, got {least} to {most}")
 
     @property
     def tensors(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -80,19 +83,26 @@ class Marginals:
 class Segmentation:
     """Segments of a batch as index tensors [M]: recording, grid point of the end less one, duration less one, label.
 
-    In order of recording and time; `starts_recording` marks those that begin one.
+    In order of recording and time. Which are the first [B] and the last [B] of a recording, and which are followed by
+    another one of it [M - B], is found on the host: boolean masks as indices would wait for a GPU.
     """
 
     recording: Tensor
     end: Tensor
     duration: Tensor
     label: Tensor
+    first: Tensor
+    last: Tensor
+    followed: Tensor
 
     @classmethod
-    def of(cls, recordings: list[list[tuple[int, int, int]]]) -> Segmentation:
+    def of(cls, recordings: list[list[tuple[int, int, int]]], device: torch.device = CPU) -> Segmentation:
         """From (start, end, label) of each recording, in grid points."""
         rows = [(b, j - 1, j - i - 1, y) for b, segments in enumerate(recordings) for i, j, y in segments]
-        return cls(*torch.tensor(rows, dtype=torch.int64).reshape(-1, 4).unbind(1))
+        table = torch.tensor(rows, dtype=torch.int64).reshape(-1, 4)
+        same = torch.cat([table[1:, 0] == table[:-1, 0], torch.zeros(min(1, len(rows)), dtype=torch.bool)])
+        borders = (~same.roll(1), ~same, same)
+        return cls(*table.to(device).unbind(1), *(mask.nonzero()[:, 0].to(device) for mask in borders))
 
 
 def log_z(lattice: Lattice) -> Tensor:
@@ -111,11 +121,10 @@ def score(lattice: Lattice, gold: Segmentation) -> Tensor:
     total.index_add_(
         0, gold.recording, lattice.scores[gold.recording, gold.end, gold.duration, gold.label].to(torch.float64)
     )
-    begins, ends, inside = _borders(gold)
-    total.index_add_(0, gold.recording[begins], lattice.first[gold.label[begins]].to(torch.float64))
-    total.index_add_(0, gold.recording[ends], lattice.last[gold.label[ends]].to(torch.float64))
-    pairs = lattice.bigram[gold.label[:-1][inside], gold.label[1:][inside]]
-    total.index_add_(0, gold.recording[1:][inside], pairs.to(torch.float64))
+    for weights, where in ((lattice.first, gold.first), (lattice.last, gold.last)):
+        total.index_add_(0, gold.recording[where], weights[gold.label[where]].to(torch.float64))
+    pairs = lattice.bigram[gold.label[gold.followed], gold.label[gold.followed + 1]]
+    total.index_add_(0, gold.recording[gold.followed], pairs.to(torch.float64))
     return total
 
 
@@ -123,13 +132,6 @@ def marginals(lattice: Lattice) -> Marginals:
     """Posteriors by one sweep each way; no gradient."""
     with torch.no_grad():
         return _sweeps(lattice)
-
-
-def _borders(gold: Segmentation) -> tuple[Tensor, Tensor, Tensor]:
-    """Masks: first segment of its recording [M], last one [M], and pairs of neighbours in one recording [M - 1]."""
-    inside = gold.recording[1:] == gold.recording[:-1]
-    edge = torch.ones(1, dtype=torch.bool)
-    return torch.cat([edge, ~inside]), torch.cat([~inside, edge]), inside
 
 
 class _LogProbability(torch.autograd.Function):
@@ -149,10 +151,9 @@ class _LogProbability(torch.autograd.Function):
                 one = grads[0].new_ones(())
                 at = (gold.recording, gold.end, gold.duration, gold.label)
                 grads[0].index_put_(at, one, accumulate=True)
-                begins, ends, inside = _borders(gold)
-                pairs = (gold.recording[1:][inside], gold.label[:-1][inside], gold.label[1:][inside])
+                pairs = (gold.recording[gold.followed], gold.label[gold.followed], gold.label[gold.followed + 1])
                 grads[1].index_put_(pairs, one.to(grads[1].dtype), accumulate=True)
-                for grad, where in ((grads[2], begins), (grads[3], ends)):
+                for grad, where in ((grads[2], gold.first), (grads[3], gold.last)):
                     grad.index_put_((gold.recording[where], gold.label[where]), one, accumulate=True)
             ctx.save_for_backward(*grads)
         if gold is not None:
@@ -170,8 +171,8 @@ class _LogProbability(torch.autograd.Function):
             None,
             scores * (weight[0] if weight.stride(0) == 0 else weight[:, None, None, None]),
             torch.einsum("b,bij->ij", weight.to(bigrams.dtype), bigrams).to(dtype),
-            weight @ first,
-            weight @ last,
+            (weight[None] @ first)[0],
+            (weight[None] @ last)[0],
         )
 
 
@@ -202,8 +203,8 @@ def forward(lattice: Lattice, *, durations: bool = False) -> Forward:
     alpha = scores.new_full((b, n + 1, k), NEVER)
     begin = scores.new_full((b, n + d, k), NEVER)
     begin[:, n - 1] = lattice.first
-    offset = torch.zeros(b, n + d, dtype=torch.float64)
-    ends = torch.zeros(b, n + 1, dtype=torch.float64)
+    offset = scores.new_zeros(b, n + d, dtype=torch.float64)
+    ends = scores.new_zeros(b, n + 1, dtype=torch.float64)
     kept = torch.empty_like(scores) if durations else None
     room = scores.new_empty(b, d, k)
     product = _Product(lattice.bigram)
@@ -223,7 +224,7 @@ def forward(lattice: Lattice, *, durations: bool = False) -> Forward:
         if t < n:
             begin[:, n - 1 - t] = product.forward(alpha[:, t])
             offset[:, n - 1 - t] = ends[:, t]
-    here = torch.arange(b)
+    here = torch.arange(b, device=scores.device)
     final = alpha[here, steps].to(torch.float64) + lattice.last
     return Forward(torch.logsumexp(final, 1) + ends[here, steps], alpha, begin, offset, kept)
 
@@ -234,10 +235,10 @@ def _sweeps(lattice: Lattice) -> Marginals:
     way = forward(lattice, durations=True)
     segments = way.durations
     assert segments is not None
-    last = torch.softmax(way.alpha[torch.arange(b), steps] + lattice.last, 1)
+    last = torch.softmax(way.alpha[torch.arange(b, device=scores.device), steps] + lattice.last, 1)
     beginning = scores.new_zeros(b, n + d, k)  # posterior that a segment begins, in reverse time as `begin`
     product = _Product(lattice.bigram)
-    bigrams = torch.zeros(b, k, k, dtype=torch.float64)
+    bigrams = scores.new_zeros(b, k, k, dtype=torch.float64)
     for t in range(n, 0, -1):
         ending = last * (steps == t)[:, None]
         if t < n:

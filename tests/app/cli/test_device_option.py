@@ -61,9 +61,14 @@ def test_a_gpu_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
         run("label", AUDIO, SEGMENTS, "--device", "gpu")
 
 
-def test_the_segmental_preset_trains_on_the_cpu_alone(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="--device: the preset spn-semi-crf trains on the CPU alone, got cuda"):
-        run("train", str(tmp_path), "--preset", "spn-semi-crf", "--device", "cuda")
+def test_align_and_recognize_answer_on_a_gpu_as_on_the_cpu() -> None:
+    for command in (["align", AUDIO, "--text", samples.TEXT], ["recognize", AUDIO]):
+        near = json.loads(run(*command, "--device", "cpu", "--format", "json"))
+        with Gpu():
+            far = json.loads(run(*command, "--device", "cuda", "--format", "json"))
+            assert Gpu.syncs, "it was on the GPU"
+        assert [p["label"] for p in far["phones"]] == [p["label"] for p in near["phones"]]
+        assert [p["start"] for p in far["phones"]] == pytest.approx([p["start"] for p in near["phones"]], abs=1e-3)
 
 
 def test_jobs_compute_where_their_worker_says(monkeypatch: pytest.MonkeyPatch) -> None:
