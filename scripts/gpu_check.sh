@@ -1,5 +1,6 @@
 #!/bin/sh
-# Checks and measures a GPU: answers against the CPU's, an epoch at TIMIT's size, labelling, one OCR system (benchmarks/gpu.py).
+# Checks and measures a GPU: answers and alignments against the CPU's, an epoch at TIMIT's size in float32, in bfloat16 and by the
+# Triton kernels, labelling, one OCR system, and a summary (benchmarks/gpu.py).
 #   scripts/gpu_check.sh              at most eight minutes; exits 0 if answers are the CPU's, 1 if not, 124 out of time
 #   PYTHON=python3 scripts/gpu_check.sh
 # Exits with 3 on a machine without a GPU that torch can use.

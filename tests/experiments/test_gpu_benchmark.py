@@ -28,8 +28,33 @@ def test_a_trial_measures_everything(
     else:
         assert gpu.main(["--device", "cpu", "--tiny"]) == 0
     said = capsys.readouterr().out
-    for line in ("peak: ", "epoch of 380 segments: ", "share of the peak: ", "labelling: ", "answers are the CPU's"):
+    assert said.count("epoch of 380 segments: ") == 2  # in float32 and in bfloat16
+    for line in (
+        "peak: ", "share of the peak: ", "segments per second", "times real time", "labels are the same", "summary\n",
+        "alignment: done", "epoch in bfloat16: done", "kernels: left out", "letters: left out, a trial", "answers are the CPU's",
+    ):  # fmt: skip
         assert line in said
+
+
+def test_a_part_that_ends_with_an_error_fails_and_the_others_go_on(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("no kernel")
+
+    monkeypatch.setattr(gpu, "measure_epoch", fail)
+    assert gpu.main(["--device", "cpu", "--tiny"]) == 1
+    said = capsys.readouterr().out
+    assert "epoch: FAILED: RuntimeError: no kernel" in said
+    assert "alignment: done" in said
+
+
+def test_no_part_begins_when_the_time_is_up(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpu, "BUDGET", -1.0)
+    assert gpu.main(["--device", "cpu", "--tiny"]) == 0
+    assert "epoch: left out, out of time" in capsys.readouterr().out
 
 
 def test_answers_that_differ_fail(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

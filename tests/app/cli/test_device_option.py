@@ -67,8 +67,8 @@ def test_align_and_recognize_answer_on_a_gpu_as_on_the_cpu() -> None:
         with Gpu():
             far = json.loads(run(*command, "--device", "cuda", "--format", "json"))
             assert Gpu.syncs, "it was on the GPU"
-        assert [p["label"] for p in far["phones"]] == [p["label"] for p in near["phones"]]
-        assert [p["start"] for p in far["phones"]] == pytest.approx([p["start"] for p in near["phones"]], abs=1e-3)
+        assert [p["label"] for p in far["segments"]] == [p["label"] for p in near["segments"]]
+        assert [p["start"] for p in far["segments"]] == pytest.approx([p["start"] for p in near["segments"]], abs=1e-3)
 
 
 def test_jobs_compute_where_their_worker_says(monkeypatch: pytest.MonkeyPatch) -> None:
