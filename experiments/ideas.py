@@ -77,6 +77,7 @@ IDEAS = (
         "normalisation drawn, filter banks warped, 18 passes", PAPER, model=DRAWN, augmentation={"warp": 0.6},
         training={"epochs": 18},
     ),
+    Idea("the same, 30 passes", PAPER, model=DRAWN, augmentation={"warp": 0.6}, training={"epochs": 30}),
 )  # fmt: skip
 
 
