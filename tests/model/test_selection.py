@@ -84,6 +84,8 @@ def test_who_competes() -> None:
     assert names[0] == "blstm-ho-lc-crf, from the base"
     assert {"spn-ho-lc-crf", "spn-lc-crf", "lc-crf"} <= set(names)
     assert not any(c.warm for c in candidates(english, framed=False, segments=3000))
+    passes = [candidates(english, framed=True, segments=n)[0].system.training.epochs for n in (3000, 6000, 20000)]
+    assert passes == [12, 8, 12]
     assert variations(candidates(english, framed=True, segments=3000)[0]) == []
     tried = variations(Candidate(preset("spn-ho-lc-crf")))
     assert [round(c.system.training.l2, 6) for c in tried[:2]] == [0.333333, 3.0]
