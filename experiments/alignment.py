@@ -97,7 +97,7 @@ def report(errors: Sequence[float], certainties: Sequence[float] = (), **more: o
     if len(certainties):
         c, right = np.asarray(certainties), size <= 0.020 + 1e-6
         order = np.argsort(c)
-        bins = np.array_split(order, 10)
+        bins = np.array_split(order, min(10, len(c)))
         out["ece_percent"] = round(100 * sum(abs(c[b].mean() - right[b].mean()) * len(b) for b in bins) / len(c), 2)
         for name, wrong in (("off_20_ms", ~right), ("off_50_ms", size > 0.05)):
             out[f"least_certain_tenth_holds_{name}"] = round(100 * float(wrong[bins[0]].sum() / max(1, wrong.sum())), 1)
