@@ -82,6 +82,14 @@ def less_habits(found: Sequence[tuple[int, tuple[str, str], float]]) -> float:
     return right / len(found)
 
 
+def medians_before(found: Sequence[tuple[int, tuple[str, str], float]], least: int = 25) -> dict[str, float]:
+    """Median error (ms) of the boundaries before each label that has `least` of them; arguments as in `less_habits`."""
+    errors: dict[str, list[float]] = {}
+    for _, (_, label), error in found:
+        errors.setdefault(label, []).append(error)
+    return {y: round(1e3 * float(np.median(e)), 1) for y, e in sorted(errors.items()) if len(e) >= least}
+
+
 def measure(
     aligner: PhoneAligner,
     test: Sequence[Utterance],
@@ -127,6 +135,7 @@ def measure(
     print(json.dumps({
         "less_their_median": round(100 * float((np.abs(off) <= 0.020).mean()), 2),
         "less_those_of_their_labels": round(100 * less_habits(found_errors), 2),
+        "median_ms_before": medians_before(found_errors),
     }), flush=True)  # fmt: skip
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from experiments import self_agreement
 from experiments.alignment import Found, report_found
-from experiments.own_aligner import less_habits
+from experiments.own_aligner import less_habits, medians_before
 from phonechain.features.segments import Segment
 
 
@@ -30,6 +30,11 @@ def test_a_habit_is_taken_off_as_the_other_half_of_the_recordings_shows_it():
     drawn = np.random.default_rng(1).choice([-0.1, 0.1], 400)
     noise = [(n, ("A", "S"), float(e)) for n, e in enumerate(drawn)]  # no habit: nothing is gained
     assert less_habits(noise) < 0.6
+
+
+def test_medians_are_of_labels_that_are_frequent_enough():
+    found = [(n, ("A", "S"), 0.001 * n) for n in range(5)] + [(0, ("A", "T"), 0.1)]
+    assert medians_before(found, least=2) == {"S": 2.0}
 
 
 def test_only_boundaries_between_two_phones_are_compared():
