@@ -5,7 +5,7 @@ What a GPU refuses, it refuses: tensors of two devices in one operation (single 
 time. Waits for the device are counted (`Gpu.syncs`), and so are copies to it (`Gpu.uploads`); an operation can be made to run
 out of memory (`Gpu.limit`).
 
-It is not a GPU: it says nothing about kernels, their precision, their speed or real memory.
+It is not a GPU: it says nothing about kernels, their precision, their speed or real memory, and has no bfloat16.
 
 How it works: `Far` wraps a tensor of the CPU. To torch's C++ it is a tensor on `meta`, the one device that needs no backend and
 whose gradients run in the calling thread; `Gpu`, a TorchFunctionMode, creates and moves tensors where Python names the device.
@@ -14,6 +14,7 @@ whose gradients run in the calling thread; `Gpu`, a TorchFunctionMode, creates a
 from __future__ import annotations
 
 import itertools
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -150,6 +151,11 @@ class _Generator(torch.Generator):
         return super().__new__(cls)
 
 
+def _choose_autocast(autocast: Any) -> Any:
+    """torch's, but on the stand-in, which multiplies in 32 bits whatever it is told."""
+    return lambda kind, *args, **kwargs: nullcontext() if kind == "cuda" else autocast(kind, *args, **kwargs)
+
+
 class Gpu(TorchFunctionMode):
     """While it is entered, torch has a GPU `cuda:0`, the stand-in.
 
@@ -170,6 +176,7 @@ class Gpu(TorchFunctionMode):
         self._patches.setattr(torch.cuda, "get_device_name", lambda *_: "stand-in")
         self._patches.setattr(torch.cuda, "empty_cache", lambda: None)
         self._patches.setattr(torch, "Generator", _Generator)
+        self._patches.setattr(torch, "autocast", _choose_autocast(torch.autocast))
         self._patches.setattr(torch, "inference_mode", torch.no_grad)  # in which a wrapper's views cannot be made
         Gpu.syncs, Gpu.uploads, Gpu.limit = 0, 0, None
         self._factories = _Factories()
