@@ -109,10 +109,10 @@ def scores(recordings: Sequence[Recording], middle: float, slope: float, mean: f
     return 100 * calibration_error(table), float(100 * gap), 100 * chance_calibration_error(confidence)
 
 
-def held_out(root: Path, labeler: PhoneLabeler) -> list[DecodedUtterance]:
+def held_out(root: Path, labeler: PhoneLabeler, share: float | None) -> list[DecodedUtterance]:
     """The utterances of the train split whose speakers the model's training held out."""
     training = labeler.system.training
-    _, dev = hold_out(corpora.read(root).split("train"), training.held_out, training.seed)
+    _, dev = hold_out(corpora.read(root).split("train"), training.held_out if share is None else share, training.seed)
     spoken = [(u, decode(u.audio, rate=16000)) for u in dev]
     return [DecodedUtterance(u, audio, prepare(u.segments, audio.duration)[0]) for u, audio in spoken]
 
@@ -122,10 +122,13 @@ def main(given: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m experiments.temperature", description=__doc__)
     parser.add_argument("corpus", type=Path)
     parser.add_argument("--model", default="default")
+    parser.add_argument(
+        "--held-out", type=float, help="Share of speakers held out, where another dev set was named in training."
+    )
     parser.add_argument("--also", type=Path, nargs="*", default=[], help="Corpora to score, all of each.")
     options = parser.parse_args(given)
     labeler = PhoneLabeler.load(options.model if Path(options.model).is_file() else pretrained_path(options.model))
-    spoken = held_out(options.corpus, labeler)
+    spoken = held_out(options.corpus, labeler, options.held_out)
     groups = {condition: answers(labeler, spoken, condition) for condition in FITTED}
     fit = [r for group in groups.values() for r in group]
     mean = float(np.mean([r.entropy for r in fit]))
