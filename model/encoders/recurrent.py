@@ -3,7 +3,9 @@
     T  positions of the longest sequence      B  sequences      C  inputs      U  units of a direction
 
 The backward direction runs over sequences reversed within their own length, so that padding never precedes a sequence's own
-rows. torch's packed sequences are not used: their backward pass on the CPU takes ten times as long.
+rows. Outside training, sequences that have ended are left out of what follows: in a folder of sentences two rows of five
+would be padding. torch's packed sequences are not used: on the CPU their steps are not fused, which costs more than they save,
+and their backward pass takes ten times as long.
 """
 
 from __future__ import annotations
@@ -16,12 +18,21 @@ from torch import Tensor, nn
 CHUNK = 4096
 """Positions run at once outside training, passing the state on: an hour of sound needs the memory of a minute."""
 
+FEWER = 0.75
+"""Share of the sequences going on, of those at a span's beginning, at which outside training a new span begins without the others."""
+
+FEW = 4
+"""Sequences that run to the end of the longest: a step takes as long for one of them."""
+
+SHORTEST = 16
+"""Positions of a span at least."""
+
 PADDED = 200_000
 """Positions of a padded batch outside training, over all of its sequences; a single longer sequence is its own batch."""
 
 
 class Bidirectional(nn.Module):
-    """An LSTM in both directions, [T, B, C] -> [T, B, 2 U]. Rows past a sequence's end are meaningless."""
+    """An LSTM in both directions, [T, B, C] -> [T, B, 2 U], longest first. Rows past a sequence's end are meaningless."""
 
     def __init__(self, inputs: int, units: int) -> None:
         super().__init__()
@@ -42,11 +53,11 @@ class Bidirectional(nn.Module):
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
         if not self.training and x.shape[1] == 1 and len(x) > CHUNK:
             return self._run_long(x[: int(lengths[0])])
-        turned = reverse_index(len(x), lengths)[:, :, None]
-        ahead = self._run(self.ahead, x)
-        back = self._run(self.back, x.gather(0, turned.expand_as(x)))
-        both = torch.cat([ahead, back.gather(0, turned.expand_as(back))], 2)
-        return both.to(next(self.parameters()).dtype)  # they are averaged over segments, which 16 bits are too few for
+        turned = reverse_index(len(x), lengths)
+        spans = [(0, len(x), x.shape[1])] if self.training else list_spans(lengths.tolist())
+        ahead = self._run(self.ahead, x, spans)
+        back = self._run(self.back, _turn(x, turned), spans)
+        return torch.cat([ahead, _turn(back, turned)], 2)
 
     def _run_long(self, x: Tensor) -> Tensor:
         """One long sequence [T, 1, C], chunk by chunk into the output: nothing else is as long."""
@@ -61,14 +72,42 @@ class Bidirectional(nn.Module):
             out[here, :, units:] = back.flip(0)
         return out
 
-    def _run(self, lstm: nn.LSTM, x: Tensor) -> Tensor:
-        if self.training or len(x) <= CHUNK:
+    def _run(self, lstm: nn.LSTM, x: Tensor, spans: Sequence[tuple[int, int, int]]) -> Tensor:
+        if len(spans) == 1:
             whole: Tensor = lstm(x)[0]
             return whole
         out, state = x.new_empty(*x.shape[:2], lstm.hidden_size), None
-        for at in range(0, len(x), CHUNK):
-            out[at : at + CHUNK], state = lstm(x[at : at + CHUNK], state)
+        for begin, end, going_on in spans:
+            if state is not None:
+                state = (state[0][:, :going_on].contiguous(), state[1][:, :going_on].contiguous())
+            out[begin:end, :going_on], state = lstm(x[begin:end, :going_on], state)
         return out
+
+
+def list_spans(lengths: Sequence[int]) -> list[tuple[int, int, int]]:
+    """(first position, last + 1, sequences) of what is run at once of sequences of these lengths, longest first.
+
+    Examples:
+        >>> list_spans([90, 80, 70, 60, 50, 40])
+        [(0, 50, 6), (50, 90, 4)]
+        >>> list_spans([50, 50, 50])
+        [(0, 50, 3)]
+    """
+    spans, begin, going_on = [], 0, len(lengths)
+    while begin < lengths[0]:
+        few = lengths[int(FEWER * going_on)] if going_on > FEW else lengths[0]
+        end = min(max(few, begin + SHORTEST), begin + CHUNK, lengths[0])
+        spans.append((begin, end, going_on))
+        begin = end
+        while going_on and lengths[going_on - 1] <= begin:
+            going_on -= 1
+    return spans
+
+
+def _turn(x: Tensor, turned: Tensor) -> Tensor:
+    """[T, B, C] with position `turned[t, b]` of each sequence in the place of t."""
+    columns = torch.arange(x.shape[1], device=x.device)
+    return x.reshape(-1, x.shape[2])[turned * x.shape[1] + columns]
 
 
 def reverse_index(longest: int, lengths: Tensor) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -132,6 +133,30 @@ def test_the_way_back_is_the_way_ahead_of_the_turned_sequence() -> None:
         out = layer(x, torch.tensor([6]))[:6]
         torch.testing.assert_close(out[:, :, :4], layer.ahead(x[:6])[0])
         torch.testing.assert_close(out[:, :, 4:], layer.back(x[:6].flip(0))[0].flip(0))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_sequences_that_have_ended_are_left_out_and_change_nothing(seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    lengths = sorted(torch.randint(1, 200, (30,), generator=generator).tolist(), reverse=True)
+    spans = recurrent.list_spans(lengths)
+    assert len(spans) > 3
+    assert spans[-1][1] == lengths[0]
+    for (_, end, before), (begin, _, going_on) in pairwise(spans):
+        assert begin == end
+        assert going_on == sum(length > begin for length in lengths) < before
+    layer = Bidirectional(3, 4).double()
+    layer.reset(generator)
+    x = torch.randn(lengths[0], 30, 3, dtype=torch.float64, generator=generator)
+    with torch.inference_mode():
+        found = layer(x, torch.tensor(lengths))
+        for n, length in enumerate(lengths):
+            alone = layer(x[:length, n : n + 1], torch.tensor([length]))
+            torch.testing.assert_close(found[:length, n], alone[:, 0], rtol=0, atol=1e-12)
+    layer.train()  # padded, in one run
+    whole = layer(x, torch.tensor(lengths))
+    for n, length in enumerate(lengths):
+        torch.testing.assert_close(found[:length, n], whole[:length, n].detach(), rtol=0, atol=1e-12)
 
 
 def test_groups_keep_within_the_room_and_take_all_in_order() -> None:
