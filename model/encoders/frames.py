@@ -133,7 +133,8 @@ class FrameEncoder(nn.Module):
                 pooled = pooled.index_put((rows,), value)
                 continue
             for some in rows.split(CHUNK):
-                pooled[some] = pool_states(states, counts, batch.times[some], column[some], 2 * batch.period)
+                value = pool_states(states, counts, batch.times[some], column[some], 2 * batch.period)
+                pooled[some] = value.to(pooled.dtype)  # in mixed precision the states have fewer bits
         pooled = drop(pooled, self.settings.frame_dropout, self.training, noise)
         return torch.cat([pooled, _log_duration(batch.times).to(pooled.dtype)], 1)
 

@@ -19,7 +19,7 @@ CHUNK = 4096
 """Positions run at once outside training, passing the state on: an hour of sound needs the memory of a minute."""
 
 FEWER = 0.75
-"""Share of the sequences going on, of those at a span's beginning, at which outside training a new span begins without the others."""
+"""Share of a span's sequences still going on at which, outside training, a new span begins without the others."""
 
 FEW = 4
 """Sequences that run to the end of the longest: a step takes as long for one of them."""
