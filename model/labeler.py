@@ -22,7 +22,7 @@ from phonechain.features.inputs import from_array
 from phonechain.features.mfcc import FeatureSettings
 from phonechain.features.segments import Segment, Utterance
 from phonechain.model import pretrained_path
-from phonechain.model.device import choose_device
+from phonechain.model.device import Precision, choose_device
 from phonechain.model.files import storage
 from phonechain.model.files.header import Card, Provenance
 from phonechain.model.learning import warm_start
@@ -363,8 +363,18 @@ class PhoneLabeler(SystemSelection):
         return self
 
     @classmethod
-    def load(cls, source: str | Path | bytes, *, name: str | None = None, device: str = "auto") -> PhoneLabeler:
+    def load(
+        cls,
+        source: str | Path | bytes,
+        *,
+        name: str | None = None,
+        device: str = "auto",
+        precision: Precision = "float32",
+    ) -> PhoneLabeler:
         """Load the labeler from a model file, which errors call `name` if given, else by its path, onto a device.
+
+        `precision` is that of the products of encoder and factors (see `phonechain.model.device.multiply_in`): in bfloat16
+        posteriors move by up to 0.01.
 
         Raises:
             ModelFileError: not a model file, a damaged one, or one whose parts do not fit together.
@@ -379,6 +389,7 @@ class PhoneLabeler(SystemSelection):
             description=card.description, licence=card.licence, data=card.data, limits=card.limits, device=device,
         )  # fmt: skip
         labeler._model = model.to(chosen)
+        model.network.compute_in(precision)
         labeler.metrics_, labeler.provenance_, labeler.version_ = header.metrics, header.provenance, header.version
         return labeler
 

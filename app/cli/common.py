@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+    from phonechain.model.device import Precision
     from phonechain.model.labeler import PhoneLabeler
     from phonechain.model.learning.training import Progress
 
@@ -59,8 +60,8 @@ def check_folder(path: Path, what: str) -> None:
         raise SettingsError(f"expected {what}; {path} is not a folder", value=str(path))
 
 
-def load_model(model: str, device: str = "cpu") -> PhoneLabeler:
-    """The labeler in a model file, or the shipped one of that name, on a device.
+def load_model(model: str, device: str = "cpu", precision: Precision = "float32") -> PhoneLabeler:
+    """The labeler in a model file, or the shipped one of that name, on a device; it multiplies in that precision.
 
     Raises:
         ModelFileError: neither. SettingsError: a device that torch does not have.
@@ -68,7 +69,15 @@ def load_model(model: str, device: str = "cpu") -> PhoneLabeler:
     path = model_path(model)
     from phonechain.model.labeler import PhoneLabeler
 
-    return PhoneLabeler.load(path, device=device)
+    return PhoneLabeler.load(path, device=device, precision=precision)
+
+
+def note_precision(labeler: PhoneLabeler) -> tuple[Notice, ...]:
+    """What an answer says about the precision of its model's products, if it is not the usual one."""
+    precision = labeler.model_.network.precision
+    if precision == "float32":
+        return ()
+    return (Notice("precision-reduced", f"the model multiplied in {precision}; posteriors may move by 0.01", "model"),)
 
 
 def model_path(model: str) -> Path:

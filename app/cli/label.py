@@ -103,6 +103,7 @@ def label(
         typer.Option("--plot", help="Draw the spectrogram, tiers and certainty to this .png, .svg or .pdf file."),
     ] = None,
     device: options.Device = "auto",
+    precision: options.Precision = "float32",
 ) -> None:
     """Label the segments of recordings.
 
@@ -140,7 +141,7 @@ def label(
             )
         label_folder(
             audio, out, model, format, checked, doubtful, table, entropy=entropy, gop=gop, normalise=normalise,
-            all_speakers=all_speakers, extras=extras, device=device,
+            all_speakers=all_speakers, extras=extras, device=device, precision=precision,
         )  # fmt: skip
         return
     common.check_file(audio, "a sound file")
@@ -151,7 +152,7 @@ def label(
     form = _output_format(format, out)
     if extras and form not in (("json",) if hidden else ("json", "table")):
         raise SettingsError(f"--format: expected json{'' if hidden else ' or table'} with these options, got {form}")
-    labeler = common.load_model(model, device)
+    labeler = common.load_model(model, device, precision)
     support = bool(doubtful) or table is not None
     from phonechain.app.labelling.sequences import describe
 
@@ -159,6 +160,8 @@ def label(
         labelled_tiers = label_all_speakers(labeler, audio, segments, normalise=normalise, support=support, **checked)
     else:
         labelled_tiers = [label_files(labeler, audio, segments, normalise=normalise, support=support, **checked)]
+    for ready, _ in labelled_tiers:
+        ready.notices += common.note_precision(labeler)
     common.warn(dict.fromkeys(notice for ready, _ in labelled_tiers for notice in ready.notices))
     more = (
         [describe(labeler, ready, own, extras, normalise=normalise) for ready, own in labelled_tiers] if extras else []

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from phonechain.app.labelling.pipeline import Prepared
     from phonechain.features.corpora.folder import Pair
     from phonechain.model.answers import LabelledSegment
+    from phonechain.model.device import Precision
     from phonechain.model.labeler import PhoneLabeler
     from phonechain.model.learning.normaliser import Mode
 
@@ -55,6 +56,7 @@ class Task:
     out: Path | None
     model: str
     device: str
+    precision: Precision
     format: str | None
     options: dict[str, Any]
     decoding: dict[str, Any]
@@ -92,6 +94,7 @@ def label_folder(
     all_speakers: bool = False,
     extras: Extras = NOTHING,
     device: str = "cpu",
+    precision: Precision = "float32",
 ) -> None:
     """Label every pair below `root`, and write the answers to the same tree below `out`, with the `extras` asked for.
 
@@ -108,7 +111,7 @@ def label_folder(
         )
     pairs, problems = folder.pairs(root, raw=options.pop("raw", None))
     _loaded.clear()  # the file may have changed since this process read it
-    labeler = _load(model, device)
+    labeler = _load(model, device, precision)
     # tiers of several speakers are each a speaker's; nothing says whose recordings belong together
     mode = labeler.normalisation(normalise, known_speakers=not all_speakers)
     decoding = {name: options.pop(name) for name in ("n_best", "decode")}
@@ -118,7 +121,9 @@ def label_folder(
         )
     options["known"] = labeler.label_set_.with_map(options.pop("mapping"))
     ranked = bool(doubtful) or table is not None
-    task = Task(root, out, model, device, form, options, decoding, mode, entropy, gop, all_speakers, ranked, extras)
+    task = Task(
+        root, out, model, device, precision, form, options, decoding, mode, entropy, gop, all_speakers, ranked, extras
+    )
     ranking, notices, failed, done, read, segments = Ranking(), NoticeCount(), 0, 0, 0, 0
     batches = _make_batches(pairs, by_speaker=mode == "speaker" and not all_speakers)
     label, workers = partial(_label_batch, task), _count_workers(labeler, batches)
@@ -160,17 +165,17 @@ def _make_batches(pairs: Sequence[Pair], *, by_speaker: bool) -> list[list[Pair]
     return [batch for batch in batches if batch]
 
 
-_loaded: dict[tuple[str, str], PhoneLabeler] = {}
-"""The model by its name and device, once for each process; one that is forked finds what was loaded before."""
+_loaded: dict[tuple[str, str, Precision], PhoneLabeler] = {}
+"""The model by its name, device and precision, once for each process; one that is forked finds what was loaded before."""
 
 
-def _load(model: str, device: str) -> PhoneLabeler:
-    if (model, device) not in _loaded:
+def _load(model: str, device: str, precision: Precision = "float32") -> PhoneLabeler:
+    if (model, device, precision) not in _loaded:
         from phonechain.app.labelling.batcher import set_threads
 
         set_threads(1)  # further ones would be of no use to batches of this size, and do not survive a fork
-        _loaded[model, device] = common.load_model(model, device)
-    return _loaded[model, device]
+        _loaded[model, device, precision] = common.load_model(model, device, precision)
+    return _loaded[model, device, precision]
 
 
 def _count_workers(labeler: PhoneLabeler, batches: list[list[Pair]]) -> int:
@@ -187,7 +192,7 @@ def _label_batch(task: Task, pairs: list[Pair]) -> Outcome:
     from phonechain.app.labelling.pipeline import label_sequences
     from phonechain.app.labelling.speakers import number_speakers
 
-    labeler, outcome = _load(task.model, task.device), Outcome(len(pairs))
+    labeler, outcome = _load(task.model, task.device, task.precision), Outcome(len(pairs))
     work = _prepare(task, pairs, labeler, outcome)
     tiers = [ready for one in work for ready in one.tiers]
     owners = [n for n, one in enumerate(work) for _ in one.tiers]
@@ -203,6 +208,7 @@ def _label_batch(task: Task, pairs: list[Pair]) -> Outcome:
     )
     for ready in tiers:
         ready.normalised = task.mode
+        ready.notices += common.note_precision(labeler)
     for n, one in enumerate(work):
         own = [k for k, owner in enumerate(owners) if owner == n]
         labelled = [(tiers[k], batch[k]) for k in own]

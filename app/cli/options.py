@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -72,6 +72,13 @@ LabelMap = Annotated[
     typer.Option("--map", help="File that maps given labels to the model's: JSON, or two columns with - for no label."),
 ]
 AllSpeakers = Annotated[bool, typer.Option("--all-speakers", help="Label every speaker's phone tier in a recording.")]
+Precision = Annotated[
+    Literal["float32", "bfloat16"],
+    typer.Option(
+        help="Of the numbers that the networks multiply. On processors with units for it, bfloat16 halves the time of recurrent "
+        "models, and posteriors move by up to 0.01; every answer says so.",
+    ),
+]
 Device = Annotated[
     str,
     typer.Option(

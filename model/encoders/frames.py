@@ -133,8 +133,7 @@ class FrameEncoder(nn.Module):
                 pooled = pooled.index_put((rows,), value)
                 continue
             for some in rows.split(CHUNK):
-                value = pool_states(states, counts, batch.times[some], column[some], 2 * batch.period)
-                pooled[some] = value.to(pooled.dtype)  # in mixed precision the states have fewer bits
+                pooled[some] = pool_states(states, counts, batch.times[some], column[some], 2 * batch.period)
         pooled = drop(pooled, self.settings.frame_dropout, self.training, noise)
         return torch.cat([pooled, _log_duration(batch.times).to(pooled.dtype)], 1)
 

@@ -57,7 +57,8 @@ class Bidirectional(nn.Module):
         spans = [(0, len(x), x.shape[1])] if self.training else list_spans(lengths.tolist())
         ahead = self._run(self.ahead, x, spans)
         back = self._run(self.back, _turn(x, turned), spans)
-        return torch.cat([ahead, _turn(back, turned)], 2)
+        both = torch.cat([ahead, _turn(back, turned)], 2)
+        return both.to(next(self.parameters()).dtype)  # they are averaged over segments, which 16 bits are too few for
 
     def _run_long(self, x: Tensor) -> Tensor:
         """One long sequence [T, 1, C], chunk by chunk into the output: nothing else is as long."""

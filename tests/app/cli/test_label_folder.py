@@ -54,6 +54,24 @@ def test_every_pair_in_its_own_format_and_place(tmp_path: Path, capfd: pytest.Ca
         assert read.tiers[0].entries[-1].end == pytest.approx(1.89, abs=1e-3)
 
 
+def test_products_in_bfloat16_move_posteriors_a_little_and_answers_say_so(tmp_path: Path) -> None:
+    put(tmp_path / "in", "a")
+    found = {}
+    for precision in ("float32", "bfloat16"):
+        out = tmp_path / precision
+        options = ["--format", "json", "--normalise", "recording", "--precision", precision]
+        assert main(["label", str(tmp_path / "in"), "--out", str(out), *options]) == 0
+        found[precision] = json.loads((out / "a.json").read_text())
+        one = tmp_path / f"{precision}.json"
+        assert main(["label", str(samples.AUDIO), str(samples.SEGMENTS), *options[2:], "--out", str(one)]) == 0
+        assert json.loads(one.read_text())["segments"] == found[precision]["segments"]
+    codes = {name: [w["code"] for w in answer["warnings"]] for name, answer in found.items()}
+    assert codes["bfloat16"] == [*codes["float32"], "precision-reduced"]
+    whole, reduced = ([s["posterior"] for s in found[name]["segments"]] for name in ("float32", "bfloat16"))
+    assert whole != reduced
+    assert reduced == pytest.approx(whole, abs=0.02)
+
+
 def test_one_format_for_all(tmp_path: Path) -> None:
     put(tmp_path / "in", "a")
     put(tmp_path / "in", "b", "htk")
