@@ -54,7 +54,9 @@ class Bidirectional(nn.Module):
         if not self.training and x.shape[1] == 1 and len(x) > CHUNK:
             return self._run_long(x[: int(lengths[0])])
         turned = reverse_index(len(x), lengths)
-        spans = [(0, len(x), x.shape[1])] if self.training else list_spans(lengths.tolist())
+        spans = [(0, len(x), x.shape[1])]
+        if not self.training:  # a GPU would wait for the lengths, and has the rows to spare
+            spans = list_spans(lengths.tolist() if lengths.device.type == "cpu" else [len(x)] * x.shape[1])
         ahead = self._run(self.ahead, x, spans)
         back = self._run(self.back, _turn(x, turned), spans)
         both = torch.cat([ahead, _turn(back, turned)], 2)
