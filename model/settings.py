@@ -212,8 +212,8 @@ class TrainingSettings:
             over their labels, so that the likelihood is that of the labels that are known.
         base_step: learning rate of a warm start from all weights of a base: "scaled" with the number of segments, from a
             twentieth up to the full rate at 20,000 segments (half an hour), or "full".
-        precision: of the numbers that the products of the encoder and the factors multiply: "float32", or "bfloat16", which is
-            faster on processors with units for it (AMX, GPUs). Weights, sums of the chain, and models are of 32 bits.
+        precision: of the numbers that the products of the encoder and the factors multiply: "float32", or "bfloat16", which
+            can be faster on processors with units for it (AMX, GPUs). Weights, sums of the chain, and models are of 32 bits.
         seed: seed of weights, order and dropout.
     """
 
