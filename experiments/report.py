@@ -73,6 +73,8 @@ def section(table: Table, corpus: str, rows: Iterable[Row], command: str) -> str
     lines += [f"`{command}`", ""]
     if done:
         lines += [_facts(done), ""]
+    if any(not row.results for row in rows):
+        lines += ["Rows without a figure were not computed, for want of time; the command goes on with them.", ""]
     head = [
         "system",
         "paper %",

@@ -109,6 +109,7 @@ def test_a_section_has_our_mean_beside_the_papers_number() -> None:
     assert lines[-1].startswith("| CNF |  | – |")
     assert len({line.count("|") for line in lines[-4:]}) == 1
     assert any("Seed 1; commit abc" in line for line in lines)
+    assert any(line.startswith("Rows without a figure were not computed") for line in lines)
 
 
 def test_one_test_set_has_an_interval_and_a_dev_column() -> None:
