@@ -66,12 +66,19 @@ class SemiCRF(nn.Module):
         return normal
 
     def track(self, x: Tensor, lengths: Tensor) -> Tensor:
-        """[B, T, C] from normalised frames [B, T, 39], zero past each recording's end."""
+        """[B, T, C] from normalised frames [B, T, 39]; past its end, a recording goes on with its last frame.
+
+        That is how `scores` fills the last step of a recording by itself, so that scores do not depend on the batch.
+        """
         static = x[:, :, :STATIC]
         flux = torch.zeros_like(x[:, :, 0])
         flux[:, 1:-1] = (static[:, 2:] - static[:, :-2]).square().mean(2)
+        last = lengths[:, None] - 1
+        position = torch.arange(x.shape[1], device=x.device)
+        flux = torch.where(position < last, flux, 0.0)  # the last frame has no frame behind it, padded or not
         plain = torch.cat([x, flux[..., None], torch.log(flux + 0.02)[..., None], torch.ones_like(flux)[..., None]], 2)
-        return plain if self.network is None else torch.cat([plain, self.network(x, lengths)], 2)
+        track = plain if self.network is None else torch.cat([plain, self.network(x, lengths)], 2)
+        return _go_on(track, lengths)
 
     def scores(self, track: Tensor, steps: int, step: float | None = None, *, keep: Tensor | None = None) -> Tensor:
         """[B, N, D, K] log-potentials of the candidates on a grid of `step` seconds.
@@ -154,7 +161,7 @@ class FrameNetwork(nn.Module):
         counts = (lengths + 1) // 2
         turned = _reverse(half, counts)
         both = torch.cat([self.there(half)[0], _reverse(self.back(turned)[0], counts)], 2)
-        whole = _upsample(both, x.shape[1])
+        whole = _upsample(_go_on(both, counts), x.shape[1])
         return self.dropout(functional.gelu(self.join(torch.cat([whole, near], 2)))) * inside
 
 
@@ -163,6 +170,14 @@ def _reverse(x: Tensor, lengths: Tensor) -> Tensor:
     at = torch.arange(x.shape[1], device=x.device)
     index = torch.where(at < lengths[:, None], lengths[:, None] - 1 - at, at)
     return x.gather(1, index[..., None].expand(-1, -1, x.shape[2]))
+
+
+def _go_on(x: Tensor, lengths: Tensor) -> Tensor:
+    """[B, T, C]: past its length, a row goes on with its last value, as if it were alone and padded by that."""
+    if len(x) == 1:
+        return x
+    at = torch.arange(x.shape[1], device=x.device)
+    return x.gather(1, at.minimum(lengths[:, None] - 1)[..., None].expand_as(x))
 
 
 def _upsample(x: Tensor, length: int) -> Tensor:
