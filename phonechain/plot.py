@@ -42,16 +42,23 @@ def spectrogram(samples: NDArray[np.float32], rate: int, *, top: float = 8000.0)
 
     Frames are centred: frame `t` is about the time `t * STEP`. A rise of 6 dB an octave is applied, as for the ear.
     """
+    import librosa
+
     length, hop = max(2, round(WINDOW * rate)), max(1, round(STEP * rate))
     raised = np.append(samples[:1], samples[1:] - np.float32(0.97) * samples[:-1])
-    padded = np.pad(raised, (length // 2, length))
     window = np.exp(-12.0 * ((np.arange(length) + 0.5) / length - 0.5) ** 2).astype(np.float32)
-    frames = np.lib.stride_tricks.sliding_window_view(padded, length)[: len(samples) : hop]
-    size = 1 << int(np.ceil(np.log2(2 * length)))
+    size = _transform_size(rate)
     bins = max(2, min(size // 2, int(top / rate * size))) + 1
-    blocks = [np.abs(np.fft.rfft(frames[i : i + 4096] * window, size)[:, :bins]) for i in range(0, len(frames), 4096)]
-    power = np.concatenate(blocks) ** 2 if blocks else np.zeros((0, bins))
-    return np.asarray(10.0 * np.log10(power + 1e-12), dtype=np.float32).T
+    if not len(raised):
+        return np.zeros((bins, 0), dtype=np.float32)
+    spectra = librosa.stft(raised, n_fft=size, hop_length=hop, win_length=length, window=window, pad_mode="constant")
+    power = np.abs(spectra[:bins, : -(-len(samples) // hop)]) ** 2
+    return np.asarray(librosa.power_to_db(power, amin=1e-12, top_db=None), dtype=np.float32)
+
+
+def _transform_size(rate: int) -> int:
+    """Samples of a Fourier transform: the power of two that holds two windows."""
+    return 1 << int(np.ceil(np.log2(2 * max(2, round(WINDOW * rate)))))
 
 
 def utterance(
@@ -130,13 +137,18 @@ def _wave(axis: Any, samples: NDArray[np.float32], rate: int, start: float) -> N
 
 
 def _spectrogram(axis: Any, samples: NDArray[np.float32], rate: int, start: float, end: float) -> None:
+    from librosa.display import specshow
+
     power = spectrogram(samples, rate)
     loudest = float(np.percentile(power, 99.7)) if power.size else 0.0
-    top = power.shape[0] / (1 << int(np.ceil(np.log2(2 * max(2, round(WINDOW * rate)))))) * rate / 1000
-    axis.imshow(
-        power, origin="lower", aspect="auto", cmap="gray_r", vmin=loudest - RANGE, vmax=loudest,
-        extent=(start, end, 0.0, top), interpolation="bilinear",
+    times = start + np.arange(power.shape[1]) * max(1, round(STEP * rate)) / rate
+    kilohertz = np.arange(power.shape[0]) * rate / _transform_size(rate) / 1000
+    # As an image inside a vector file: a cell for every millisecond and bin would make megabytes of it.
+    specshow(
+        power, x_coords=times, y_coords=kilohertz, ax=axis, cmap="gray_r", vmin=loudest - RANGE, vmax=loudest,
+        rasterized=True, auto_aspect=False,
     )  # fmt: skip
+    axis.set_xlim(start, end)
     axis.set_ylabel("kHz")
 
 
