@@ -138,6 +138,7 @@ def _wave(axis: Any, samples: NDArray[np.float32], rate: int, start: float) -> N
 
 def _spectrogram(axis: Any, samples: NDArray[np.float32], rate: int, start: float, end: float) -> None:
     from librosa.display import specshow
+    from matplotlib.ticker import AutoLocator, ScalarFormatter
 
     power = spectrogram(samples, rate)
     loudest = float(np.percentile(power, 99.7)) if power.size else 0.0
@@ -148,6 +149,9 @@ def _spectrogram(axis: Any, samples: NDArray[np.float32], rate: int, start: floa
         power, x_coords=times, y_coords=kilohertz, ax=axis, cmap="gray_r", vmin=loudest - RANGE, vmax=loudest,
         rasterized=True, auto_aspect=False,
     )  # fmt: skip
+    for scale in (axis.xaxis, axis.yaxis):  # without a named scale, librosa takes the numbers away
+        scale.set_major_locator(AutoLocator())
+        scale.set_major_formatter(ScalarFormatter())
     axis.set_xlim(start, end)
     axis.set_ylabel("kHz")
 

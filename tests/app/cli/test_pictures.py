@@ -62,6 +62,9 @@ def test_lanes_hold_labels_given_and_answered() -> None:
     assert texts[2] == ["wörd"]
     assert texts[3] == [r"\$x_1\$", "0.10", "ɪ", "0.30"]
     assert texts[4] == ["A", "0.90", "ɪ", "0.30"]
+    figure.canvas.draw()
+    assert "8" in [text.get_text() for text in figure.axes[1].get_yticklabels()]  # kHz
+    assert "0.4" in [text.get_text() for text in figure.axes[4].get_xticklabels()]  # s
 
 
 def test_a_stretch_has_to_be_one() -> None:
