@@ -231,10 +231,8 @@ class Search:
         if min(s.error for s in entries) == math.inf:
             raise TrainingError(trained[0].failure or "no candidate could be scored: too few labelled segments")
         self._cross_validate(entries, folds)
-        ranked = sorted(entries, key=lambda s: (s.stopped, s.error, s.weights))
-        most = max(len(s.segments) for s in ranked)
-        ranked.sort(key=lambda s: len(s.segments) < most)  # what was scored on more folds comes first
-        chosen = ranked[0]
+        ranked = rank(entries)
+        chosen = pick(ranked)
         if chosen.candidate.kept and total > LARGE:
             chosen = next((s for s in ranked if not s.candidate.kept and s.error < math.inf), chosen)
         return Choice(chosen.candidate, [s.row() for s in [chosen, *(s for s in ranked if s is not chosen)]])
@@ -326,6 +324,22 @@ class Search:
     def _tell(self, stage: str, done: int, total: int, message: str) -> None:
         if self.progress is not None:
             self.progress(Progress(stage, done, total, "candidates", message))
+
+
+def rank(entries: Sequence[CandidateScore]) -> list[CandidateScore]:
+    """The best first; what was scored on more folds comes before what was scored on fewer."""
+    return sorted(entries, key=lambda s: (-len(s.segments), s.stopped, s.error, s.weights))
+
+
+def pick(ranked: Sequence[CandidateScore]) -> CandidateScore:
+    """The first of the ranked, or the base as it is where the first is better by less than a standard error.
+
+    Held-out segments also say after which pass a training stops, which makes its error here look a little smaller than it is; and
+    a base has heard other speakers than those of the corpus, which no held-out part of it shows.
+    """
+    best = ranked[0]
+    tied = (s for s in ranked if s.candidate.kept and len(s.segments) == len(best.segments))
+    return next((s for s in tied if s.error - best.error < s.spread), best)
 
 
 def count_labelled(item: Featurised) -> int:

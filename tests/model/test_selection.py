@@ -21,6 +21,8 @@ from phonechain.model.learning.selection import (
     CandidateScore,
     candidates,
     count_labelled,
+    pick,
+    rank,
     sample,
     split_folds,
     split_item,
@@ -301,6 +303,16 @@ def test_errors_are_counted_over_folds() -> None:
     assert entry.error == 0.2
     assert entry.spread == pytest.approx((0.2 * 0.8 / 200) ** 0.5)
     assert CandidateScore(Candidate(preset("lc-crf")), failure="why").row()["dev_error"] is None
+
+
+@pytest.mark.parametrize(("wrong", "untouched"), [(240, True), (225, False), (270, True)])
+def test_the_base_is_kept_unless_something_is_better_by_more_than_noise(wrong: int, untouched: bool) -> None:
+    system = preset("lc-crf")  # 250 of 1,000 wrong: a standard error of 13.7 segments
+    base = CandidateScore(Candidate(system, kept=True), wrong=[120, 130], segments=[500, 500])
+    trained = CandidateScore(Candidate(system, warm=True), wrong=[wrong - 120, 120], segments=[500, 500])
+    hasty = CandidateScore(Candidate(system), wrong=[50], segments=[500])  # one fold is not compared with two
+    chosen = pick(rank([hasty, trained, base]))
+    assert chosen is (base if untouched else trained)
 
 
 def test_what_auto_chooses_cannot_be_set() -> None:
