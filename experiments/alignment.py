@@ -289,6 +289,16 @@ def train(given: argparse.Namespace) -> None:
     aligner.save(given.out)
 
 
+def add_recordings(parser: argparse.ArgumentParser, shift: float = 0.0) -> None:
+    """The arguments of `utterances`: a folder, which of its recordings, and how far its boundaries are moved (s)."""
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--split")
+    parser.add_argument("--per-speaker", action="store_true")
+    parser.add_argument("--count", type=int, default=0)
+    parser.add_argument("--skip", type=int, default=0)
+    parser.add_argument("--shift", type=float, default=shift)
+
+
 def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -297,12 +307,7 @@ def main() -> None:
         one = commands.add_parser(name)
         if name != "train":
             one.add_argument("model", type=Path)
-        one.add_argument("folder", type=Path)
-        one.add_argument("--split")
-        one.add_argument("--per-speaker", action="store_true")
-        one.add_argument("--count", type=int, default=0)
-        one.add_argument("--skip", type=int, default=0)
-        one.add_argument("--shift", type=float, default=0.0)
+        add_recordings(one)
         one.add_argument("--spread", type=float, default=0.03)
         one.add_argument("--grid", type=float, default=0.0, help="times of the reference are multiples of this (s)")
         one.add_argument("--kinds", action="store_true", help="the figures of some kinds of boundaries too")

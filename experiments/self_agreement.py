@@ -15,7 +15,6 @@ import itertools
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -80,12 +79,7 @@ def show(name: str, off: Sequence[float], recordings: int) -> None:
 def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--split")
-    parser.add_argument("--per-speaker", action="store_true")
-    parser.add_argument("--count", type=int, default=0)
-    parser.add_argument("--skip", type=int, default=0)
-    parser.add_argument("--shift", type=float, default=0.010)
+    alignment.add_recordings(parser, shift=0.010)
     given = parser.parse_args()
     torch.set_num_threads(1)
     aligner = PhoneAligner.load(pretrained_path(ALIGNMENT))

@@ -217,14 +217,7 @@ def _check_arguments(root: Path, out: Path | None, format: str | None, doubtful:
     form = format or "textgrid"
     if form != "json" and form not in FORMATS:
         raise SettingsError(f"--format: expected json or one of {', '.join(FORMATS)} for a folder, got {format!r}")
-    if out is None and not doubtful and table is None:
-        raise SettingsError("expected --out DIR for a folder (or --doubtful, or --table), got none")
-    if out is not None and out.is_file():
-        raise SettingsError(f"--out: expected a folder, got the file {out}", value=str(out))
-    if out is not None and out.resolve().is_relative_to(root.resolve()):
-        raise SettingsError(
-            f"expected --out outside {root}, got {out}: what is written there would be taken for transcripts"
-        )
+    common.check_folder_output(root, out, doubtful, table, "answers inside would be taken for transcripts")
     return form
 
 

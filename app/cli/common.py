@@ -52,6 +52,18 @@ def check_file(path: Path, what: str) -> None:
         raise SettingsError(f"expected {what}; {path} does not exist", value=str(path))
 
 
+def check_folder_output(root: Path, out: Path | None, doubtful: int, table: Path | None, inside: str) -> None:
+    """Raises SettingsError where the answers to a folder go nowhere, to a file, or into it (`inside`: why they must not)."""
+    if out is None:
+        if not doubtful and table is None:
+            raise SettingsError("a folder needs --out DIR, --doubtful N or --table FILE")
+        return
+    if out.is_file():
+        raise SettingsError(f"--out: expected a folder, got the file {out}", value=str(out))
+    if out.resolve().is_relative_to(root.resolve()):
+        raise SettingsError(f"--out: expected a folder outside {root}, got {out}; {inside}", value=str(out))
+
+
 def check_folder(path: Path, what: str) -> None:
     """Raises SettingsError where `path` is not a folder."""
     if not path.exists():

@@ -265,15 +265,7 @@ def _check_arguments(root: Path, out: Path | None, format: str | None, doubtful:
     """The format asked for. Raises SettingsError."""
     from phonechain.features.annotation import FORMATS, format_named
 
-    if out is None and not doubtful and table is None:
-        raise SettingsError("labelling a folder needs --out DIR, --doubtful N or --table FILE")
-    if out is not None and out.is_file():
-        raise SettingsError(f"--out: expected a folder, got the file {out}", value=str(out))
-    if out is not None and out.resolve().is_relative_to(root.resolve()):
-        raise SettingsError(
-            f"--out: expected a folder outside {root}, got {out}; answers inside would be read as its annotations",
-            value=str(out),
-        )
+    common.check_folder_output(root, out, doubtful, table, "answers inside would be read as its annotations")
     form = format_named(format) if format is not None else None
     if format is not None and form is None:
         raise SettingsError(f"--format: expected one of {', '.join(FORMATS)} for a folder, got {format!r}")

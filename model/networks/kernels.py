@@ -18,7 +18,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from phonechain.model.device import multiply_in
+from phonechain.model.networks.leaves import finish_gradients
 
 OUTPUTS, SAMPLES, FEATURES = 32, 64, 32
 """Outputs and samples of a program of the forward pass, and features of a step of its products."""
@@ -185,16 +185,7 @@ class FusedSumProduct(torch.autograd.Function):
                     products, states, ctx.operator == "sum", step, padded, SPREAD, _kind(weight),
                 )  # fmt: skip
             above, below, grad = above + variables, below + len(own), own
-        with multiply_in("bfloat16" if ctx.reduced else "float32", x.device):
-            to_x = grad.T @ weight if ctx.needs_input_grad[0] else None
-            to_weight = grad @ x if ctx.needs_input_grad[1] else None
-        return (
-            to_x,
-            to_weight,
-            None,
-            None,
-            *(g.view(s) for g, s in zip(biases, ctx.bias_shapes, strict=True)),
-        )
+        return finish_gradients(ctx, x, weight, grad, biases)
 
 
 def _kind(weight: Tensor) -> tl.dtype:

@@ -19,8 +19,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from phonechain.model.device import multiply_in, uses
+from phonechain.model.device import uses
 from phonechain.model.networks.base import Factor
+from phonechain.model.networks.leaves import finish_gradients
 
 Operator = Literal["sum", "max"]
 
@@ -172,13 +173,4 @@ class _SumProduct(torch.autograd.Function):
         for posterior in reversed(posteriors):
             grad = (posterior * grad[:, None, None, :]).flatten(0, 2)
             biases.append(grad.sum(1))
-        with multiply_in("bfloat16" if ctx.reduced else "float32", x.device):
-            to_x = grad.T @ weight if ctx.needs_input_grad[0] else None
-            to_weight = grad @ x if ctx.needs_input_grad[1] else None
-        return (
-            to_x,
-            to_weight,
-            None,
-            None,
-            *(g.view(shape) for g, shape in zip(biases, ctx.bias_shapes, strict=True)),
-        )
+        return finish_gradients(ctx, x, weight, grad, biases)

@@ -124,6 +124,13 @@ def sample() -> tuple[Audio, list[Segment]]:
     return audio, prepare(tier_segments(choose_tier(annotation, None)[0]), audio.duration)[0]
 
 
+def posteriors_of_sample(labeler: PhoneLabeler) -> tuple[np.ndarray, np.ndarray]:
+    """Posteriors and answers, one row for each segment of the sample."""
+    audio, segments = sample()
+    [p], [answer] = labeler.posteriors([extract_inputs(audio, segments, labeler.features_)])
+    return p, answer
+
+
 def test_the_papers_own_system_answers_as_before_there_were_encoders() -> None:
     """Posteriors of the file that was the default, written before a model file could name an encoder."""
     best = [16, 34, 6, 17, 16, 22, 31, 2, 21, 19, 10, 27, 16, 8, 16, 31, 20, 17, 22, 0, 31, 11, 30]
@@ -133,8 +140,7 @@ def test_the_papers_own_system_answers_as_before_there_were_encoders() -> None:
         0.5162911, 0.5161413, 0.6170413,
     ]  # fmt: skip
     labeler = PhoneLabeler.load(pretrained_path("paper"))
-    audio, segments = sample()
-    [p], [answer] = labeler.posteriors([extract_inputs(audio, segments, labeler.features_)])
+    p, answer = posteriors_of_sample(labeler)
     assert answer.tolist() == best
     np.testing.assert_allclose(p.max(1), posterior, rtol=2e-5)
     assert labeler.normalisation() == "model"
@@ -162,8 +168,7 @@ def test_the_default_answers_as_when_it_was_shipped() -> None:
         0.7560398, 0.9320225, 0.9872362,
     ]  # fmt: skip
     labeler = PhoneLabeler.load(pretrained_path("default"), device="cpu")
-    audio, segments = sample()
-    [p], [answer] = labeler.posteriors([extract_inputs(audio, segments, labeler.features_)])
+    p, answer = posteriors_of_sample(labeler)
     assert answer.tolist() == best
     np.testing.assert_allclose(p.max(1), posterior, rtol=1e-3)
 
