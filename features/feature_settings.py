@@ -142,6 +142,10 @@ class FeatureSettings:
         """Whether frames are the same but for rounding: whether all is equal but the engine."""
         return replace(self, engine=other.engine) == other
 
+    def extend_to(self, other: FeatureSettings) -> FeatureSettings:
+        """The same with the inputs that a model with the `other` settings reads as well."""
+        return replace(self, pooled=self.pooled or other.pooled, bands=self.bands or other.bands)
+
     def to_dict(self) -> dict[str, Any]:
         """All settings by name, JSON-serialisable."""
         return {setting.name: getattr(self, setting.name) for setting in _settings()}

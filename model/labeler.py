@@ -164,7 +164,7 @@ class PhoneLabeler(SystemSelection):
             cache: folder for the features only.
             base: a model whose weights, or whose encoder's, are the start where they fit; `start_` says what came of it.
             teacher: a model whose answers are learnt beside the labels (`training.teacher_weight`): it knows the corpus's
-                labels and reads the same inputs, and its normaliser is taken over.
+                labels and has the same feature settings, and its normaliser is taken over.
             corpus, command: provenance for the model file.
 
         Raises:
@@ -194,7 +194,8 @@ class PhoneLabeler(SystemSelection):
             elif dev is None:
                 utterances, dev = hold_out(utterances, training.held_out, training.seed, ends=True)
             features = self._features_to_extract(base)
-            items = self._featurise(utterances, features, "training set", store, progress, warped=True)
+            read = features if teacher is None else features.extend_to(teacher.features_)
+            items = self._featurise(utterances, read, "training set", store, progress, warped=True)
             held_items = self._featurise(dev, features, "dev set", store, progress)
             self.held_out_ = tuple(dev)
         self.problems_ = [(i.utterance, i.error) for i in (*items, *held_items) if i.error is not None]

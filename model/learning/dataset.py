@@ -40,6 +40,10 @@ class Batch:
     sequences: NDArray[np.int64]
     frames: FrameBatch | None = None
 
+    def reduce_to(self, features: int) -> Batch:
+        """The same with `features` features of each segment, all or none: a network may read none where its teacher does."""
+        return self if self.x.shape[1] == features else replace(self, x=self.x[:, :features])
+
 
 @dataclass(frozen=True)
 class FramedSequences:

@@ -44,7 +44,8 @@ class Run:
 
     Attributes:
         base, base_name, base_version: a model to start from.
-        teacher, teacher_name, teacher_version: a model to learn from; its labels, front end and normaliser are taken over.
+        teacher, teacher_name, teacher_version: a model to learn from; its labels, front end and normaliser are taken over. One
+            of the two may read frames or segment features that the other does not.
         device: where it is computed.
         start: what was taken from the base, or is learnt from a teacher, in words.
         model: set when training begins; trained and calibrated at the end.
@@ -90,7 +91,11 @@ class Run:
                 pointer="training/gaps", value="sum",
             )  # fmt: skip
         labels = labels_of(items, self.drop)
-        items, dev = ([replace(i, inputs=i.inputs.reduce_to(self.features)) for i in part] for part in (items, dev))
+        read = self.features if self.teacher is None else self.features.extend_to(self.teacher.features)
+        items, dev = (
+            [replace(i, inputs=i.inputs.reduce_to(features)) for i in part]
+            for part, features in ((items, read), (dev, self.features))
+        )
         kind = "none"
         if self.base is not None:
             self.base = matching_expert(self.base, self.settings).on(CPU)  # where new networks are made of it
@@ -106,7 +111,8 @@ class Run:
                 progress(Progress("start", 1, 1, "models", self.start))
         good = [i.inputs for i in items if i.error is None and len(i.inputs)]
         if self.teacher is not None:
-            normaliser = replace(self.teacher.normaliser, normalise=self.settings.normalise)
+            fitted = Normaliser.fit_inputs(good, read, normalise=self.settings.normalise)
+            normaliser = fitted.take_over(self.teacher.normaliser)
         elif kind == "none" or self.base is None:
             normaliser = Normaliser.fit_inputs(good, self.features, normalise=self.settings.normalise)
         else:
@@ -114,9 +120,10 @@ class Run:
             if kind in ("all", "labels"):
                 labels = [*self.base.labels, *new_labels(self.base, labels)]
         data = dataset(
-            items, labels, normaliser, drop=self.drop, features=self.features, augmentation=self.training.augmentation,
+            items, labels, normaliser, drop=self.drop, features=read, augmentation=self.training.augmentation,
             cut=True, gaps=sum_gaps,
         )  # fmt: skip
+        normaliser = normaliser.reduce_to(self.features)
         held = dataset(dev, labels, normaliser, drop=self.drop, features=self.features)
         if kind == "all" and self.base is not None:
             network = copy_network(self.base)

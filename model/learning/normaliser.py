@@ -136,6 +136,18 @@ class Normaliser:
         mean, std = _mean_and_deviation(rows)
         return replace(made, frame_mean=mean, frame_std=std, level=float(np.mean(levels)))
 
+    def take_over(self, other: Normaliser) -> Normaliser:
+        """The same with those statistics that `other` has, of segment features, frames, or both."""
+        made = replace(self, mean=other.mean, std=other.std) if len(other.mean) else self
+        if not len(other.frame_mean):
+            return made
+        return replace(made, frame_mean=other.frame_mean, frame_std=other.frame_std, level=other.level)
+
+    def reduce_to(self, features: FeatureSettings) -> Normaliser:
+        """The same without the statistics of anything that a model with these settings does not read."""
+        made = self if features.pooled else replace(self, mean=self.mean[:0], std=self.std[:0])
+        return made if features.bands else replace(made, frame_mean=torch.zeros(0), frame_std=torch.zeros(0), level=0.0)
+
     def check_mode(self, mode: str | None, *, known_speakers: bool) -> Mode:
         """The mode to use for `mode`; None gives the best one possible.
 

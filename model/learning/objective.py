@@ -41,7 +41,7 @@ class Teacher:
         return cls(model.network.eval(), model.temperature)
 
     def potentials(self, batch: Batch, precision: Precision = "float32") -> Potentials:
-        """The teacher's log-potentials of a batch, as augmented for the student; no gradient."""
+        """The teacher's log-potentials of a batch, augmented as for the student; no gradient."""
         with torch.no_grad(), _computing_in(self.network, precision):
             x = batch.x[:, : self.network.features]
             h = self.network.encode(x, batch.packing, batch.frames)
@@ -65,12 +65,13 @@ class Objective:
 
     def _compute(self, batch: Batch) -> tuple[Tensor, float]:
         model, settings, weight = self.model, self.settings, self.settings.teacher_weight
+        whole, batch = batch, batch.reduce_to(model.features)
         noise_state = None if model.noise is None else model.noise.get_state()
         h = model.encode(batch.x, batch.packing, batch.frames)
         taught: Tensor | None = None
         if self.teacher is not None and weight:
             assert isinstance(model, ConditionalRandomField)
-            potentials = self.teacher.potentials(batch, settings.precision)
+            potentials = self.teacher.potentials(whole, settings.precision)
             loss, taught = model.distillation_loss(h, batch.y, batch.packing, potentials, weight)
         else:
             loss = model.loss(h, batch.y, batch.packing)
@@ -111,9 +112,10 @@ def check_teacher(
         if chain != "crf":
             refuse(f"expected a {name} whose chain is a crf, got {chain}")
     own = teacher.features
-    if not own.gives_same_frames(features) or (own.pooled, own.bands) != (features.pooled, features.bands):
-        read = f"{'segment features' if own.pooled else 'no segment features'}, {own.bands} bands of frames"
-        refuse(f"expected a system that reads the same inputs as its teacher ({read}), got other ones")
+    if features.bands and own.bands and features.bands != own.bands:
+        refuse(f"expected a system of {own.bands} bands, as its teacher, got {features.bands}")
+    if not features.extend_to(own).gives_same_frames(own.extend_to(features)):
+        refuse("expected a system with the feature settings of its teacher, got other ones")
     known = set(teacher.labels)
     if new := [label for label in labels if label not in known]:
         refuse(

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from phonechain.features.errors import SettingsError, TrainingError
+from phonechain.features.mfcc import FeatureSettings
 from phonechain.model.combination import combine
 from phonechain.model.labeler import PhoneLabeler
 from phonechain.model.learning.objective import Objective, Teacher, add_auxiliary
@@ -190,8 +191,17 @@ def test_teachers_that_do_not_fit(taught_labeler: PhoneLabeler) -> None:
     memm.device = plain.device = "cpu"
     with pytest.raises(SettingsError, match="expected a student whose chain is a crf, got memm"):
         memm.fit_featurised(TRAIN, DEV, teacher=taught_labeler)
-    with pytest.raises(SettingsError, match="expected a system that reads the same inputs as its teacher"):
-        plain.fit_featurised(TRAIN, DEV, teacher=taught_labeler)
+    other = labeler()
+    other.features = FeatureSettings(window=0.03)
+    with pytest.raises(
+        SettingsError, match="expected a system with the feature settings of its teacher, got other ones"
+    ):
+        other.fit_featurised(TRAIN, DEV, teacher=taught_labeler)
+    other = reader("frames")
+    model = other.system.model
+    other.model = dataclasses.replace(model, encoder=dataclasses.replace(model.encoder, bands=20))
+    with pytest.raises(SettingsError, match="expected a system of 40 bands, as its teacher, got 20"):
+        other.fit_featurised(TRAIN, DEV, teacher=taught_labeler)
     memm.fit_featurised(TRAIN, DEV)
     with pytest.raises(SettingsError, match="expected a teacher whose chain is a crf, got memm"):
         plain.fit_featurised(TRAIN, DEV, teacher=memm)
@@ -199,6 +209,39 @@ def test_teachers_that_do_not_fit(taught_labeler: PhoneLabeler) -> None:
         labeler().fit_featurised(TRAIN, DEV, base=taught_labeler, teacher=taught_labeler)
     with pytest.raises(SettingsError, match="teacher_weight between 0"):
         labeler(teacher_weight=1.5)
+
+
+READERS = {
+    "segments": ("blstm-seg-lc-crf", True),
+    "frames": ("blstm-ho-lc-crf", False),
+    "both": ("blstm-ho-lc-crf", True),
+}
+"""Preset, and whether it reads segment features."""
+
+
+def reader(kind: str, **training: object) -> PhoneLabeler:
+    given = small(preset(READERS[kind][0]))
+    encoder = dataclasses.replace(given.model.encoder, pooled=READERS[kind][1])
+    settings = dataclasses.replace(given.training, epochs=2, **training)  # type: ignore[arg-type]
+    return PhoneLabeler("", model=dataclasses.replace(given.model, encoder=encoder), training=settings, device="cpu")
+
+
+@pytest.mark.parametrize(("kind", "of"), [("segments", "frames"), ("frames", "segments"), ("segments", "both"),
+                                          ("frames", "both"), ("both", "segments")])  # fmt: skip
+def test_a_teacher_may_read_other_inputs_than_its_student(kind: str, of: str) -> None:
+    taught = reader(of).fit_featurised(TRAIN, DEV)
+    student = reader(kind, teacher_weight=0.8).fit_featurised(TRAIN, DEV, teacher=taught)
+    without = reader(kind, teacher_weight=0.0).fit_featurised(TRAIN, DEV, teacher=taught)
+    assert not same(weights(student.network_), weights(without.network_))
+    plain = reader(kind).fit_featurised(TRAIN, DEV)
+    assert student.features_ == plain.features_
+    for name in ("mean", "std", "frame_mean", "frame_std"):
+        own, alone, its = (getattr(m.model_.normaliser, name) for m in (student, plain, taught))
+        assert torch.equal(own, its if len(alone) and len(its) else alone), name
+    few = [item.inputs.reduce_to(student.features_) for item in DEV]  # nothing else is needed for an answer
+    p, _ = student.posteriors(few)
+    whole, _ = student.posteriors([item.inputs for item in DEV])
+    assert all(np.array_equal(a, b) for a, b in zip(p, whole, strict=True))
 
 
 def test_a_checkpoint_of_another_teacher_is_refused(taught_labeler: PhoneLabeler, tmp_path: Path) -> None:
