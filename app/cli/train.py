@@ -60,7 +60,7 @@ def train(
         typer.Option(
             metavar="MODEL",
             help="Model whose answers to learn beside the labels (training.teacher_weight). It has the corpus's labels and "
-            "reads the same inputs; a small system comes closer to a large one.",
+            "the same feature settings; a small system comes closer to a large one.",
         ),
     ] = None,
     tier: options.Tier = None,

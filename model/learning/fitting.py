@@ -111,8 +111,8 @@ class Run:
                 progress(Progress("start", 1, 1, "models", self.start))
         good = [i.inputs for i in items if i.error is None and len(i.inputs)]
         if self.teacher is not None:
-            fitted = Normaliser.fit_inputs(good, read, normalise=self.settings.normalise)
-            normaliser = fitted.take_over(self.teacher.normaliser)
+            own = Normaliser.fit_inputs(good, read, normalise=self.settings.normalise)
+            normaliser = own.take_over(self.teacher.normaliser)
         elif kind == "none" or self.base is None:
             normaliser = Normaliser.fit_inputs(good, self.features, normalise=self.settings.normalise)
         else:
