@@ -2,7 +2,7 @@
 
 The head of a request has to come within `header_timeout` seconds of its first byte (of the connection, if nothing comes
 at all), however it is dripped; the same holds for the rest of a body after the answer was sent. Above `max_connections`
-the connection that has kept the service waiting longest for a head makes room for the new one.
+the connection that has kept the service waiting longest for a head makes room for the new one. Long bodies take turns (turns.py).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from phonechain.app.http.turns import LONG_BODY, Flow, Turns
 from phonechain.app.problems import documents as problems
 from phonechain.app.problems.errors import HeadTooSlow, MalformedHead, Overloaded
 from phonechain.app.settings import Settings
@@ -31,6 +32,7 @@ class Config(uvicorn.Config):
     def __init__(self, app: Any, settings: Settings, **more: Any) -> None:
         super().__init__(app, http=Connection, **more)
         self.settings = settings
+        self.turns = Turns()
 
 
 class Connection(H11Protocol):
@@ -39,6 +41,10 @@ class Connection(H11Protocol):
     def __init__(self, config: Config, *args: Any, **more: Any) -> None:
         super().__init__(config, *args, **more)
         self.settings = config.settings
+        self.flow: Flow
+        self._turns = config.turns
+        self._received = 0
+        """Bytes of the body that is being read, its head included."""
         self.waits_since: float | None = None
         """When it began to keep the service waiting for a head, or for a body that nobody reads any more."""
         self._deadline: asyncio.TimerHandle | None = None
@@ -47,6 +53,7 @@ class Connection(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Wait for a first request, if there is room."""
         super().connection_made(transport)
+        self.flow = Flow(transport, self._turns)
         self._watch()
         if len(self.connections) > self.settings.max_connections:
             waiting = [one for one in self.connections if isinstance(one, Connection) and one.waits_since is not None]
@@ -62,6 +69,9 @@ class Connection(H11Protocol):
         if self._refused:
             return
         super().data_received(data)
+        self._received = self._received + len(data) if self.conn.their_state is h11.SEND_BODY else 0
+        if self._received >= LONG_BODY:
+            self.flow.wait_for_turn()
         self._watch()
 
     def on_response_complete(self) -> None:
