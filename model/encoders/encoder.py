@@ -111,6 +111,10 @@ class RecurrentEncoder(Encoder):
     def _run(self, layer: nn.Module, rows: Tensor, packing: Packing) -> Tensor:
         """[N, C] -> [N, 2 U]; outside training in groups of sequences of similar length, to save padding."""
         lengths = packing.lengths
+        if rows.device.type == "cpu" and not (self.training or torch.is_grad_enabled() or len(lengths) == 1):
+            assert isinstance(layer, Bidirectional)
+            at = torch.tensor(packing.offsets[:-1])[:, None] + torch.arange(len(lengths))
+            return layer.run_rows(rows, at.clamp_max(len(rows) - 1), lengths).rows(packing.time, packing.sequence)
         out: Tensor | None = None
         for begin, end in [(0, len(lengths))] if self.training else groups_of(lengths):
             here = None if (begin, end) == (0, len(lengths)) else (

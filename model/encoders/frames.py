@@ -22,7 +22,8 @@ from phonechain.features.inputs import Frames
 from phonechain.features.pooling import MIN_DURATION, PARTS
 from phonechain.model.chain.packing import Packing
 from phonechain.model.encoders.long import LONG_CHUNK, Chunks, count_chunks, rows_of, run_layers
-from phonechain.model.encoders.recurrent import CHUNK, Bidirectional, drop, groups_of, reset_linear
+from phonechain.model.encoders.recurrent import CHUNK, Bidirectional, Halves, drop, groups_of, reset_linear
+from phonechain.model.encoders.rows import Convolutions, index_rows, pool_rows
 from phonechain.model.settings import EncoderSettings
 
 WIDTH = 5
@@ -123,19 +124,56 @@ class FrameEncoder(nn.Module):
         pooled = batch.frames[0].new_zeros(packing.rows, self.width - 1)
         for begin, end in [(0, len(order))] if self.training else groups_of(ranked):
             chosen = order[begin:end]
-            states, counts = self.states([batch.frames[n] for n in chosen], noise)
-            place = torch.full((len(lengths),), -1, device=states.device)
-            place[torch.from_numpy(chosen.copy()).to(place.device)] = torch.arange(len(chosen), device=states.device)
+            pool = self._pooling([batch.frames[n] for n in chosen], 2 * batch.period, noise)
+            place = torch.full((len(lengths),), -1, device=pooled.device)
+            place[torch.from_numpy(chosen.copy()).to(place.device)] = torch.arange(len(chosen), device=pooled.device)
             column = place[packing.sequence]
             rows = (column >= 0).nonzero()[:, 0]
             if self.training:
-                value = pool_states(states, counts, batch.times[rows], column[rows], 2 * batch.period)
-                pooled = pooled.index_put((rows,), value)
+                pooled = pooled.index_put((rows,), pool(batch.times[rows], column[rows]))
                 continue
             for some in rows.split(CHUNK):
-                pooled[some] = pool_states(states, counts, batch.times[some], column[some], 2 * batch.period)
+                pooled[some] = pool(batch.times[some], column[some])
         pooled = drop(pooled, self.settings.frame_dropout, self.training, noise)
         return torch.cat([pooled, _log_duration(batch.times).to(pooled.dtype)], 1)
+
+    def _pooling(
+        self, frames: Sequence[Tensor], period: float, noise: torch.Generator | None
+    ) -> Callable[[Tensor, Tensor], Tensor]:
+        """What pools the states of these recordings, longest first, over segments: by times [R, 2] and recordings [R]."""
+        long = len(frames) == 1 and len(frames[0]) > CHUNK
+        if self.training or torch.is_grad_enabled() or long or frames[0].device.type != "cpu":
+            states, counts = self.states(frames, noise)
+            return lambda times, column: pool_states(states, counts, times, column, period)
+        counts = torch.tensor([(len(f) + 1) // 2 for f in frames])
+        halves = self.states_by_rows(frames)
+
+        def pool(times: Tensor, column: Tensor) -> Tensor:
+            last = counts[column] - 1
+            borders = _borders(times, last, period)
+            start, stop = borders[:, :-1].flatten(), borders[:, 1:].flatten()
+            _, position, weight, count = _weigh(start, stop, last.repeat_interleave(len(PARTS)))
+            lower, upper, share = _nearest(times.flatten(), last.repeat_interleave(2), period)
+            ends = torch.stack([lower, upper], 1), torch.stack([1 - share, share], 1)
+            return pool_rows(halves, (position, weight, count), ends, column)
+
+        return pool
+
+    def states_by_rows(self, frames: Sequence[Tensor]) -> Halves:
+        """The same as `states`, without padding, of recordings longest first; outside training, on a CPU."""
+        rows, starts = Convolutions(self.first, self.first_norm, self.second, self.second_norm).run(frames)
+        counts = [(len(f) + 1) // 2 for f in frames]
+        halves: Halves | None = None
+        for layer in self.layers:
+            assert isinstance(layer, Bidirectional)
+            if halves is not None:  # of the layer below, recording by recording
+                sequence = torch.repeat_interleave(torch.arange(len(counts)), torch.tensor(counts))
+                starts = [0, *np.cumsum(counts)[:-1].tolist()]
+                time = torch.arange(len(sequence)) - torch.tensor(starts)[sequence]
+                rows = halves.rows(time, sequence)
+            halves = layer.run_rows(rows, index_rows(starts, counts), counts)
+        assert halves is not None
+        return halves
 
     def states(self, frames: Sequence[Tensor], noise: torch.Generator | None) -> tuple[Tensor, Tensor]:
         """([F', b, 2 U], [b]): the network's states at half the rate, and how many each sequence has."""
@@ -221,19 +259,28 @@ def pool_states(states: Tensor, counts: Tensor, times: Tensor, column: Tensor, p
     width, columns = states.shape[2], states.shape[1]
     flat = states.reshape(-1, width)
     last = counts[column] - 1
-    shares = torch.tensor([0.0, *np.cumsum(PARTS)[:-1], 1.0], dtype=times.dtype, device=times.device)
-    edges = times[:, :1] + (times[:, 1:] - times[:, :1]) * shares
-    # a state stands for the time around it: in these coordinates the one at index i for [i, i + 1)
-    borders = (edges / period + 0.5).clamp_min(0).minimum((last + 1)[:, None].to(edges.dtype))
+    borders = _borders(times, last, period)
     origin = column - first * columns
     parts = [_means(flat, borders[:, k], borders[:, k + 1], last, origin, columns) for k in range(len(PARTS))]
     for k in (0, 1):
-        at = (times[:, k] / period).clamp_min(0).minimum(last.to(times.dtype))
-        lower = at.long().minimum((last - 1).clamp_min(0))
-        share = (at - lower).to(flat.dtype)[:, None]
-        upper = (lower + 1).minimum(last)
+        lower, upper, share = _nearest(times[:, k], last, period)
+        share = share.to(flat.dtype)[:, None]
         parts.append(flat[lower * columns + origin] * (1 - share) + flat[upper * columns + origin] * share)
     return torch.cat(parts, 1)
+
+
+def _borders(times: Tensor, last: Tensor, period: float) -> Tensor:
+    """[R, 4] where the parts of segments begin and end, in states: the one at index i stands for [i, i + 1)."""
+    shares = torch.tensor([0.0, *np.cumsum(PARTS)[:-1], 1.0], dtype=times.dtype, device=times.device)
+    edges = times[:, :1] + (times[:, 1:] - times[:, :1]) * shares
+    return (edges / period + 0.5).clamp_min(0).minimum((last + 1)[:, None].to(edges.dtype))
+
+
+def _nearest(instants: Tensor, last: Tensor, period: float) -> tuple[Tensor, Tensor, Tensor]:
+    """[R] the states before and after some instants, and the share of the latter."""
+    at = (instants / period).clamp_min(0).minimum(last.to(instants.dtype))
+    lower = at.long().minimum((last - 1).clamp_min(0))
+    return lower, (lower + 1).minimum(last), at - lower
 
 
 def _means(flat: Tensor, begin: Tensor, end: Tensor, last: Tensor, origin: Tensor, columns: int) -> Tensor:
@@ -241,12 +288,17 @@ def _means(flat: Tensor, begin: Tensor, end: Tensor, last: Tensor, origin: Tenso
 
     `origin` [R] is where in `flat` the state at 0 of each segment's sequence would be.
     """
+    row, state, weight, _ = _weigh(begin, end, last)
+    value = flat.index_select(0, state * columns + origin[row]) * weight.to(flat.dtype)[:, None]
+    return flat.new_zeros(len(begin), flat.shape[1]).index_add(0, row, value)
+
+
+def _weigh(begin: Tensor, end: Tensor, last: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The states [M] between each two instants [R] in turn: which two, which state, its weight; and [R] how many each has."""
     first = begin.long().minimum(last)
     count = (end.ceil().long().minimum(last + 1) - first).clamp_min(1)
     row = torch.repeat_interleave(torch.arange(len(begin), device=begin.device), count)
     state = torch.arange(len(row), device=row.device) - (count.cumsum(0) - count)[row] + first[row]
     weight = end[row].minimum((state + 1).to(end.dtype)) - begin[row].maximum(state.to(begin.dtype))
     weight = weight.clamp_min(0) + 1e-6  # a part shorter than a state's time has that state
-    weight = weight / torch.zeros_like(begin).index_add(0, row, weight)[row]
-    value = flat.index_select(0, state * columns + origin[row]) * weight.to(flat.dtype)[:, None]
-    return flat.new_zeros(len(begin), flat.shape[1]).index_add(0, row, value)
+    return row, state, weight / torch.zeros_like(begin).index_add(0, row, weight)[row], count

@@ -11,6 +11,7 @@ and their backward pass takes ten times as long.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -29,6 +30,26 @@ SHORTEST = 16
 
 PADDED = 200_000
 """Positions of a padded batch outside training, over all of its sequences; a single longer sequence is its own batch."""
+
+
+@dataclass(frozen=True)
+class Halves:
+    """The states of both directions, each in the order in which they were computed.
+
+    Attributes:
+        ahead, back: [S, U].
+        at_ahead, at_back: [T, B] the row of `ahead` and of `back` with the state of a position; past a sequence's end any.
+    """
+
+    ahead: Tensor
+    back: Tensor
+    at_ahead: Tensor
+    at_back: Tensor
+
+    def rows(self, time: Tensor, sequence: Tensor) -> Tensor:
+        """[N, 2 U] the states at some positions."""
+        here = [(self.ahead, self.at_ahead), (self.back, self.at_back)]
+        return torch.cat([states.index_select(0, at[time, sequence]) for states, at in here], 1)
 
 
 class Bidirectional(nn.Module):
@@ -62,6 +83,18 @@ class Bidirectional(nn.Module):
         both = torch.cat([ahead, _turn(back, turned)], 2)
         return both.to(next(self.parameters()).dtype)  # they are averaged over segments, which 16 bits are too few for
 
+    def run_rows(self, rows: Tensor, at: Tensor, lengths: Sequence[int]) -> Halves:
+        """The same without padding, outside training, from rows [R, C] of sequences of these lengths, longest first.
+
+        `at` [T, B] is the row of each position; past a sequence's end any.
+        """
+        longest, dtype = lengths[0], next(self.parameters()).dtype
+        turned = reverse_index(longest, torch.tensor(lengths, device=at.device))
+        spans = list_spans(lengths) if at.device.type == "cpu" else [(0, longest, len(lengths))]
+        ahead, place = _run_spans(self.ahead, rows, at, spans)
+        back, _ = _run_spans(self.back, rows, at.gather(0, turned), spans)
+        return Halves(ahead.to(dtype), back.to(dtype), place, place.gather(0, turned))
+
     def _run_long(self, x: Tensor) -> Tensor:
         """One long sequence [T, 1, C], chunk by chunk into the output: nothing else is as long."""
         units = self.ahead.hidden_size
@@ -85,6 +118,22 @@ class Bidirectional(nn.Module):
                 state = (state[0][:, :going_on].contiguous(), state[1][:, :going_on].contiguous())
             out[begin:end, :going_on], state = lstm(x[begin:end, :going_on], state)
         return out
+
+
+def _run_spans(lstm: nn.LSTM, rows: Tensor, at: Tensor, spans: Sequence[tuple[int, int, int]]) -> tuple[Tensor, Tensor]:
+    """The states [S, U] of one direction, span by span, and the place [T, B] of each position among them."""
+    place = torch.zeros_like(at)
+    found, state, begun = [], None, 0
+    for begin, end, going_on in spans:
+        here = at[begin:end, :going_on]
+        if state is not None:
+            state = (state[0][:, :going_on].contiguous(), state[1][:, :going_on].contiguous())
+        x = rows.index_select(0, here.flatten()).view(*here.shape, -1)
+        out, state = lstm(x, state)
+        found.append(out.flatten(0, 1))
+        place[begin:end, :going_on] = torch.arange(begun, begun + here.numel(), device=at.device).view(here.shape)
+        begun += here.numel()
+    return found[0] if len(found) == 1 else torch.cat(found), place
 
 
 def list_spans(lengths: Sequence[int]) -> list[tuple[int, int, int]]:

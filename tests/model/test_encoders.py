@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
+from contextlib import nullcontext
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +16,7 @@ from numpy.typing import NDArray
 from phonechain.features.errors import SettingsError
 from phonechain.model.chain.packing import Packing, sort_by_length
 from phonechain.model.encoders import frames as frames_module
-from phonechain.model.encoders import recurrent
+from phonechain.model.encoders import recurrent, rows
 from phonechain.model.encoders.encoder import Encoder, build_encoder
 from phonechain.model.encoders.frames import FrameBatch, pool_states
 from phonechain.model.encoders.recurrent import Bidirectional, groups_of
@@ -48,18 +51,31 @@ def utterance(
     return random.normal(size=(segments, 0 if kind == "frames" else 3)), random.normal(size=(count, 13)), times
 
 
+def count_calls(method: Callable[..., Any], called: list[int]) -> Callable[..., Any]:
+    """The method, which adds to `called` at each call."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        called.append(1)
+        return method(*args, **kwargs)
+
+    return call
+
+
 def encode(
-    built: Encoder, given: list[tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]]
+    built: Encoder,
+    given: list[tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]],
+    *,
+    gradients: bool = False,
 ) -> list[NDArray[np.float64]]:
-    """What the encoder gives for each of a batch, in its order."""
+    """What the encoder gives for each of a batch, in its order; with `gradients` it could be differentiated."""
     order = sort_by_length([len(x) for x, _, _ in given])
     packing = Packing(tuple(len(given[n][0]) for n in order))
     dtype = next(built.parameters()).dtype
     batch = FrameBatch.of([given[n][1] for n in order], [given[n][2] for n in order], packing, 0.01, CPU)
     batch = FrameBatch(tuple(f.to(dtype) for f in batch.frames), batch.times, batch.period)
     x = torch.from_numpy(np.concatenate([given[n][0] for n in order])).to(dtype)[packing.from_concatenated]
-    with torch.inference_mode():
-        pieces = packing.split(built(x, packing, batch))
+    with nullcontext() if gradients else torch.inference_mode():
+        pieces = packing.split(built(x, packing, batch).detach())
     out: list[NDArray[np.float64]] = [np.zeros(0)] * len(given)
     for n, piece in zip(order, pieces, strict=True):
         out[n] = piece.numpy()
@@ -94,6 +110,25 @@ def test_long_sequences_are_run_in_pieces_with_the_same_answer(kind: str, monkey
         np.testing.assert_allclose(answer, other, atol=1e-12)
     alone = encode(built, given[:1])[0]  # one long sequence has a way of its own
     np.testing.assert_allclose(alone, whole[0], atol=1e-12)
+
+
+@pytest.mark.parametrize("block", [rows.BLOCK, 6])
+@pytest.mark.parametrize("kind", KINDS)
+def test_without_padding_answers_are_those_of_padded_batches(
+    kind: str, block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rows, "BLOCK", block)
+    built = encoder(kind)
+    given = [utterance(n, count, kind) for n, count in enumerate([1, 40, 7, 2, 23, 7])]
+    called: list[int] = []
+    monkeypatch.setattr(Bidirectional, "run_rows", count_calls(Bidirectional.run_rows, called))
+    fast = encode(built, given)
+    assert called
+    called.clear()
+    padded = encode(built, given, gradients=True)
+    assert not called
+    for answer, other in zip(fast, padded, strict=True):
+        np.testing.assert_allclose(answer, other, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("kind", KINDS)
