@@ -111,51 +111,67 @@ def answers(
     """
     if comparison is None:
         comparison = LabelSet(tuple(labels)).compare(segment.label for segment in segments)
-    order = np.argsort(-posteriors, axis=1, kind="stable")
     classes = comparison.by_class(posteriors)
-    ranks = np.argsort(np.argsort(-classes, axis=1, kind="stable"), axis=1, kind="stable") + 1
-    names = comparison.names()
     exact = posteriors.astype(np.float64)
     entropies = -(exact * np.log(np.maximum(exact, np.finfo(np.float64).tiny))).sum(1)  # 0 log 0 is 0
     targets = [None if s.label is None else comparison.targets.get(s.label) for s in segments]
+    own, ranks = _look_up(classes, targets)
     scores = pronunciations(classes, targets, [s.end - s.start for s in segments])
+    names = {target: comparison.name(target) for target in set(targets) if target is not None}
     support = None if supported is None else comparison.by_class(supported)
-    found = []
-    for t, (label, segment, given) in enumerate(zip(best, segments, targets, strict=True)):
-        found.append(
-            LabelledSegment(
-                segment.start, segment.end, labels[label], float(posteriors[t, label]),
-                [(labels[k], float(posteriors[t, k])) for k in order[t, : max(0, n_best)]],
-                segment.label,
-                None if given is None else float(classes[t, given]),
-                None if given is None else int(ranks[t, given]),
-                None if given is None or names[given] == segment.label else names[given],
-                float(entropies[t]),
-                scores[t],
-                None if given is None or support is None else float(support[t, given]),
-            )
-        )  # fmt: skip
-    return found
+    listed = _list_best(posteriors, labels, n_best)
+    certainty = posteriors[np.arange(len(best)), best].tolist()
+    return [
+        LabelledSegment(
+            segment.start, segment.end, labels[label], certainty[t], listed[t], segment.label,
+            None if given is None else own[t],
+            None if given is None else ranks[t],
+            None if given is None or names[given] == segment.label else names[given],
+            entropy,
+            scores[t],
+            None if given is None or support is None else float(support[t, given]),
+        )
+        for t, (label, segment, given, entropy) in enumerate(
+            zip(best.tolist(), segments, targets, entropies.tolist(), strict=True)
+        )
+    ]  # fmt: skip
+
+
+def _look_up(classes: NDArray[np.float32], targets: Sequence[int | None]) -> tuple[list[float], list[int]]:
+    """The probability and the rank (1: the most probable) of each segment's class; of any where there is none."""
+    column = np.array([0 if target is None else target for target in targets], dtype=np.intp)
+    own = classes[np.arange(len(column)), column]
+    tied = (classes == own[:, None]) & (np.arange(classes.shape[1]) < column[:, None])  # ties in the labels' order
+    return own.tolist(), (((classes > own[:, None]) | tied).sum(1) + 1).tolist()
+
+
+def _list_best(posteriors: NDArray[np.float32], labels: Sequence[str], count: int) -> list[list[tuple[str, float]]]:
+    """The `count` most probable labels of each segment with their posteriors, best first."""
+    whole = count != 1  # sorting takes longer than looking for the largest
+    order = np.argsort(-posteriors, axis=1, kind="stable") if whole else posteriors.argmax(1)[:, None]
+    order = order[:, : max(0, count)]
+    values = posteriors[np.arange(len(posteriors))[:, None], order].tolist()
+    return [
+        [(labels[k], p) for k, p in zip(row, own, strict=True)] for row, own in zip(order.tolist(), values, strict=True)
+    ]
 
 
 def pronunciation(posterior: float, rival: float, duration: float) -> Pronunciation:
     """The scores of a given label, from its posterior, the largest of the others, and the segment's seconds."""
-    own, other = float(np.log(max(posterior, SMALLEST))), float(np.log(max(rival, SMALLEST)))
-    frames = max(duration / FRAME, 1.0)
-    return Pronunciation(own, own - other, min(0.0, own - other) / frames)
+    [scores] = pronunciations(np.array([[posterior, rival]]), [0], [duration])
+    assert scores is not None
+    return scores
 
 
 def pronunciations(
-    posteriors: NDArray[np.float32], given: Sequence[int | None], durations: Sequence[float]
+    posteriors: NDArray[np.floating], given: Sequence[int | None], durations: Sequence[float]
 ) -> list[Pronunciation | None]:
     """The scores of each segment's given label, an index into the posteriors [T, C]; None where there is none."""
-    rivals = np.sort(posteriors, axis=1)[:, -2:]  # of a given label: the largest, or if that is its own the second
-    found: list[Pronunciation | None] = []
-    for t, (label, duration) in enumerate(zip(given, durations, strict=True)):
-        if label is None:
-            found.append(None)
-            continue
-        own = float(posteriors[t, label])
-        rival = 0.0 if rivals.shape[1] < 2 else float(rivals[t, 0 if own == rivals[t, 1] else 1])
-        found.append(pronunciation(own, rival, duration))
-    return found
+    own = np.arange(len(given)), np.array([0 if label is None else label for label in given], dtype=np.intp)
+    others = posteriors.copy()
+    others[own] = 0.0
+    logs = np.log(np.maximum(np.array([posteriors[own], others.max(1)], dtype=np.float64), SMALLEST))
+    ratios = logs[0] - logs[1]
+    goodness = np.minimum(0.0, ratios) / np.maximum(np.asarray(durations) / FRAME, 1.0)
+    rows = zip(given, logs[0].tolist(), ratios.tolist(), goodness.tolist(), strict=True)
+    return [None if label is None else Pronunciation(*scores) for label, *scores in rows]

@@ -25,6 +25,12 @@ from phonechain.model.networks.leaves import finish_gradients
 
 Operator = Literal["sum", "max"]
 
+SCORED = 2**17
+"""Leaves that are computed at once where only scores are wanted: half a megabyte, which stays in the cache."""
+
+LARGEST_PRODUCT = 1e30
+"""Far below what overflows single precision."""
+
 
 class SumProductNetwork(Factor):
     """log Q(y, x) for every output y (Eq. Qsp).
@@ -72,6 +78,8 @@ class SumProductNetwork(Factor):
 
     def forward(self, x: Tensor) -> Tensor:
         shape = (self.layers, self.products, self.states)
+        if x.device.type == "cpu" and not torch.is_grad_enabled():
+            return score(x, self.weight, shape, self.operator, *self.bias).T
         return choose_operation(x).apply(x, self.weight, shape, self.operator, *self.bias).T
 
     def constant(self) -> float:
@@ -123,6 +131,46 @@ def choose_operation(x: Tensor) -> type[torch.autograd.Function]:
 
         return FusedSumProduct
     return _SumProduct
+
+
+def score(x: Tensor, weight: Tensor, shape: tuple[int, int, int], operator: Operator, *bias: Tensor) -> Tensor:
+    """log Q [K, N] alone, without the states' posteriors, which only a gradient needs; some outputs at a time.
+
+    The sums of a product are multiplied before their logarithm is taken: each is from 1, since its largest term is divided
+    out, to H.
+    """
+    layers, products, states = shape
+    found = x.new_empty(len(bias[0]), len(x))
+    leaves = (products * states) ** layers
+    step = max(1, SCORED // (leaves * max(1, len(x))))
+    for first in range(0, len(found), step):
+        here = slice(first, min(first + step, len(found)))
+        rows = slice(here.start * leaves, here.stop * leaves)
+        value = torch.addmm(bias[layers][here].reshape(-1, 1), weight[rows], x.T).to(weight.dtype)
+        for depth in range(layers, 0, -1):
+            best, sums = _sum_states(value.view(-1, states, len(x)), operator)
+            value = best.view(-1, products, len(x)).sum(1).add_(bias[depth - 1][here].reshape(-1, 1))
+            if sums is not None:
+                value += _log_of_product(sums.view(-1, products, len(x)), states)
+        found[here] = value
+    return found
+
+
+def _sum_states(value: Tensor, operator: Operator) -> tuple[Tensor, Tensor | None]:
+    """[R, N] the largest over states [R, H, N], and the sum of all divided by it, which is None for the maximum."""
+    if value.shape[1] == 2:
+        one, other = value.unbind(1)
+        best = torch.maximum(one, other)
+        return best, (one - other).abs_().neg_().exp_().add_(1.0) if operator == "sum" else None
+    top = value.amax(1, keepdim=True)
+    return top[:, 0], value.sub_(top).exp_().sum(1) if operator == "sum" else None
+
+
+def _log_of_product(sums: Tensor, most: int) -> Tensor:
+    """[R, N] log of the product over the variables [R, I, N] of sums from 1 to `most`."""
+    if most ** sums.shape[1] > LARGEST_PRODUCT:
+        return sums.log_().sum(1)
+    return (sums[:, 0] * sums[:, 1] if sums.shape[1] == 2 else sums.prod(1)).log_()
 
 
 def _sweep_up(

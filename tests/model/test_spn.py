@@ -4,6 +4,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from phonechain.model.networks import spn as spn_module
 from phonechain.model.networks.factors import GaussianMixture, HiddenUnits, Linear, Perceptron, build
 from phonechain.model.networks.spn import Operator, SumProductNetwork
 from phonechain.model.settings import FactorSettings
@@ -46,12 +47,31 @@ def test_sums_and_maxima_over_every_joint_assignment(tree: tuple[int, int, int],
     x = inputs(seed)
     for operator in ("sum", "max"):
         spn = network(tree, seed, size, operator)
+        with torch.no_grad():
+            alone = spn(x).numpy()  # scores without what a gradient needs
         found = spn(x).detach().numpy()
-        assert found.shape == (3, 2)
+        assert found.shape == alone.shape == (3, 2)
         for n in range(3):
             truth = oracle(spn, x[n])
             expected = truth.log_potential() if operator == "sum" else truth.max_potential()
             np.testing.assert_allclose(found[n], expected, rtol=1e-11, atol=1e-8)
+            np.testing.assert_allclose(alone[n], expected, rtol=1e-11, atol=1e-8)
+
+
+@pytest.mark.parametrize("operator", ["sum", "max"])
+@pytest.mark.parametrize("tree", [(1, 2, 2), (2, 2, 3), (1, 90, 3)], ids=str)
+def test_scores_alone_are_those_with_posteriors(
+    tree: tuple[int, int, int], operator: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layers, products, states = tree
+    spn = SumProductNetwork(3, 7, layers=layers, products=products, states=states, operator=operator, scale=1.0)
+    x = torch.randn(11, 3, generator=torch.Generator().manual_seed(0))
+    expected = spn(x).detach()
+    scale = float(expected.abs().max())
+    for scored in (spn_module.SCORED, 1, 5 * 11 * (products * states) ** layers):  # all outputs at once, one, five
+        monkeypatch.setattr(spn_module, "SCORED", scored)
+        with torch.no_grad():
+            torch.testing.assert_close(spn(x), expected, rtol=0, atol=1e-6 * max(1.0, scale))
 
 
 @quick
