@@ -201,6 +201,9 @@ class TrainingSettings:
         adversarial: weight of a third loss, of virtual adversarial training: how much the answers of that layer change where the
             features of the segments change a little, in the worst direction. An epoch then takes two to three times as long.
         adversarial_size: length of that change; a segment's features have one of about 10.
+        pieces: mean number of segments of the pieces into which the chain of labels is cut in training (CRFs only), at random
+            places drawn anew in each epoch (structure regularisation, Sun 2014). Encoder and factors see the whole recording,
+            and answers are those of the whole chain. 0 cuts nothing.
         teacher_weight: share of the loss that compares the chain's distribution over label sequences with the teacher's, where
             there is a teacher; the rest is the likelihood of the labels.
         augmentation: how training changes its input.
@@ -237,6 +240,7 @@ class TrainingSettings:
     smoothing: float = 0.0
     adversarial: float = 0.0
     adversarial_size: float = 1.0
+    pieces: float = 0.0
     teacher_weight: float = 0.5
     gaps: Literal["split", "sum"] = "split"
     base_step: Literal["scaled", "full"] = "scaled"
@@ -249,6 +253,8 @@ class TrainingSettings:
         _within(self, "ngram_rate", 0.0, 1e4)
         for name in ("l2", "ngram_l2", "clip", "warmup", "auxiliary", "adversarial", "adversarial_size"):
             _within(self, name, 0.0, 1e6)
+        if self.pieces:
+            _within(self, "pieces", 1.0, 1e6)
         _within(self, "smoothing", 0.0, 0.9)
         _within(self, "teacher_weight", 0.0, 1.0)
         _within(self, "held_out", 0.001, 0.9)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -121,6 +122,23 @@ class Potentials:
         unary, *others = tables
         assert unary is not None
         return Potentials(packing, unary, *others), sum_rows(rows, packing)
+
+    def cut(self, starts: Tensor) -> tuple[Potentials, Tensor]:
+        """The pieces of all sequences as sequences of their own, and the rows [N] here that theirs are made of; differentiable.
+
+        Args:
+            starts: [N] true for each row where a piece begins; first positions need not be.
+        """
+        packing = self.packing
+        rows = torch.empty_like(packing.from_concatenated)
+        rows[packing.from_concatenated] = torch.arange(packing.rows, device=packing.device)
+        begins = (starts | (packing.time == 0))[rows].nonzero()[:, 0].cpu().numpy()
+        order, pieces = Packing.longest_first(np.diff(np.append(begins, packing.rows)), packing.device)
+        time, piece = pieces.time_and_sequence
+        rows = rows[torch.from_numpy(begins[order][piece] + time).to(packing.device)]
+        local = [None if x is None else x.index_select(0, rows) for x in (self.unary, self.edge, self.hyperedge)]
+        assert local[0] is not None
+        return Potentials(pieces, local[0], self.bigram, local[1], self.trigram, local[2]), rows
 
     def select_sequence(self, sequence: int) -> Potentials:
         """One sequence as a batch of its own."""

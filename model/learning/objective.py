@@ -69,10 +69,14 @@ class Objective:
         noise_state = None if model.noise is None else model.noise.get_state()
         h = model.encode(batch.x, batch.packing, batch.frames)
         taught: Tensor | None = None
+        starts = self._draw_starts(batch)
         if self.teacher is not None and weight:
             assert isinstance(model, ConditionalRandomField)
             potentials = self.teacher.potentials(whole, settings.precision)
-            loss, taught = model.distillation_loss(h, batch.y, batch.packing, potentials, weight)
+            loss, taught = model.distillation_loss(h, batch.y, batch.packing, potentials, weight, starts=starts)
+        elif starts is not None:
+            assert isinstance(model, ConditionalRandomField)
+            loss = model.loss(h, batch.y, batch.packing, starts=starts)
         else:
             loss = model.loss(h, batch.y, batch.packing)
         value = float(loss.detach())
@@ -87,6 +91,13 @@ class Objective:
                     model, batch, settings.adversarial_size, noise_state
                 )
         return loss, value
+
+    def _draw_starts(self, batch: Batch) -> Tensor | None:
+        """[N] where the chains of labels are cut, anew for each batch; None for whole ones."""
+        if not self.settings.pieces:
+            return None
+        drawn = torch.rand(len(batch.y), generator=self.model.noise, device=batch.y.device)
+        return drawn < 1.0 / self.settings.pieces
 
 
 @contextmanager

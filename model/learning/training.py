@@ -31,6 +31,7 @@ from phonechain.model.learning.checkpoint import (
 from phonechain.model.learning.dataset import Dataset
 from phonechain.model.learning.objective import Objective, Teacher, add_auxiliary
 from phonechain.model.networks.base import SequenceNetwork
+from phonechain.model.networks.crf import ConditionalRandomField
 from phonechain.model.settings import TrainingSettings, to_dict
 
 __all__ = ["CHECKPOINT", "History", "Progress", "dev_error", "train"]
@@ -73,7 +74,7 @@ def train(
 
     Raises:
         TrainingError: no segments, a loss that is not finite, or a checkpoint of other settings.
-        SettingsError: adversarial training without what it needs.
+        SettingsError: adversarial training without what it needs; pieces of a chain that is no CRF.
 
     Order, dropout and augmentation of an epoch depend on (seed, epoch) alone.
     """
@@ -87,6 +88,12 @@ def train(
             "model.encoder.pooled to true",
             pointer="training/adversarial", value=settings.adversarial,
         )  # fmt: skip
+    if settings.pieces and not isinstance(model, ConditionalRandomField):
+        raise SettingsError(
+            "training.pieces needs a chain normalised over the sequence (crf)",
+            pointer="training/pieces",
+            value=settings.pieces,
+        )
     optimizer = _make_optimizer(model, settings)
     rates = [group["lr"] for group in optimizer.param_groups]
     objective = Objective(model, settings, teacher)

@@ -161,15 +161,25 @@ class ConditionalRandomField(FactorModel):
             return weight
         return to_dense(weight, self._inventory(n), self.labels)
 
-    def loss(self, h: Tensor, labels: Tensor, packing: Packing) -> Tensor:
+    def loss(self, h: Tensor, labels: Tensor, packing: Packing, *, starts: Tensor | None = None) -> Tensor:
         """Negative log-likelihood of the labels [N], a mean over labelled segments: longer utterances weigh more.
 
         Segments labelled -1 are gaps: their labels are summed out.
+
+        Args:
+            starts: [N] true where the chain of labels is cut before a row; the factors' windows are not.
         """
-        return _loss(self.potentials(h, packing), labels)
+        return _loss(self.potentials(h, packing), labels, starts)
 
     def distillation_loss(
-        self, h: Tensor, labels: Tensor, packing: Packing, teacher: chain.Potentials, weight: float
+        self,
+        h: Tensor,
+        labels: Tensor,
+        packing: Packing,
+        teacher: chain.Potentials,
+        weight: float,
+        *,
+        starts: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """The same mixed with the cross entropy to another chain's distribution over label sequences; and its posteriors [N, Y].
 
@@ -178,13 +188,14 @@ class ConditionalRandomField(FactorModel):
         Args:
             teacher: log-potentials of the same rows and labels.
             weight: share of the cross entropy, above 0.
+            starts: as in `loss`, for the likelihood alone.
         """
         potentials = self.potentials(h, packing)
         counts = expected_counts(teacher, potentials)
         assert counts.unary is not None
         loss = weight / packing.rows * cross_entropy(potentials, counts)
         if weight < 1.0:
-            loss = loss + (1.0 - weight) * _loss(potentials, labels)
+            loss = loss + (1.0 - weight) * _loss(potentials, labels, starts)
         return loss, counts.unary
 
     def posteriors(self, h: Tensor, packing: Packing, *, temperature: float = 1.0) -> Tensor:
@@ -289,7 +300,10 @@ class ConditionalRandomField(FactorModel):
         return self.potentials(h, packing).to(torch.float64).scale(1.0 / temperature)
 
 
-def _loss(potentials: chain.Potentials, labels: Tensor) -> Tensor:
+def _loss(potentials: chain.Potentials, labels: Tensor, starts: Tensor | None = None) -> Tensor:
+    if starts is not None:
+        potentials, rows = potentials.cut(starts)
+        labels = labels[rows]
     return -_likelihood(potentials, labels).sum() / (labels >= 0).sum().clamp_min(1)
 
 
