@@ -212,7 +212,8 @@ class TrainingSettings:
             moves by 1 / average of the way to the new weights; 1 takes the weights as they are.
         clip: largest norm of the gradient (0: no limit).
         gaps: treatment of unlabelled segments in training: "split" ends a sequence there; "sum" (CRFs only) keeps them and sums
-            over their labels, so that the likelihood is that of the labels that are known.
+            over their labels, so that the likelihood is that of the labels that are known. With a teacher, recordings without
+            any label are then learnt from too.
         base_step: learning rate of a warm start from all weights of a base: "scaled" with the number of segments, from a
             twentieth up to the full rate at 20,000 segments (half an hour), or "full".
         precision: of the numbers that the products of the encoder and the factors multiply: "float32", or "bfloat16", which

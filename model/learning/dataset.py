@@ -156,8 +156,8 @@ class Dataset:
         return np.diff(self.starts)
 
     def count_labelled(self, sequences: NDArray[np.int64]) -> int:
-        """Segments of the given sequences that have a label."""
-        return sum(int((self.labels_of(s) >= 0).sum()) for s in sequences)
+        """Segments of the given sequences that have a label, as a weight in means: at least 1."""
+        return max(1, sum(int((self.labels_of(s) >= 0).sum()) for s in sequences))
 
     def labels_of(self, sequence: int) -> NDArray[np.int64]:
         """[T] label indices of one sequence."""
@@ -255,6 +255,7 @@ def dataset(
     augmentation: AugmentationSettings | None = None,
     cut: bool = False,
     gaps: bool = False,
+    unlabelled: bool = False,
 ) -> Dataset:
     """Labelled, normalised sequences; utterances with an error, and segments without a known label, are left out.
 
@@ -263,6 +264,7 @@ def dataset(
             or, for a model that needs it, with the speaker's others.
         cut: whether long sequences are cut into pieces, for training.
         gaps: whether segments without a known label stay, as -1, in sequences where others have one.
+        unlabelled: with `gaps`, whether sequences stay of which no label is known: a teacher has an answer for them too.
     """
     features = features or FeatureSettings()
     index = {label: n for n, label in enumerate(labels)}
@@ -279,7 +281,7 @@ def dataset(
     for n, item in enumerate(good):
         for positions, indices in labelled_runs([s.label for s in item.segments], index, drop, gaps=gaps):
             for piece in cut_run(positions, item.segments) if cut else [slice(0, len(positions))]:
-                if max(indices[piece]) < 0:
+                if max(indices[piece]) < 0 and not unlabelled:
                     continue
                 kept = np.asarray(positions[piece], dtype=np.int64)
                 source = item.inputs if augmented else inputs[n]

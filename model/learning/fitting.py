@@ -121,7 +121,7 @@ class Run:
                 labels = [*self.base.labels, *new_labels(self.base, labels)]
         data = dataset(
             items, labels, normaliser, drop=self.drop, features=read, augmentation=self.training.augmentation,
-            cut=True, gaps=sum_gaps,
+            cut=True, gaps=sum_gaps, unlabelled=sum_gaps and self.teacher is not None and self.training.teacher_weight > 0,
         )  # fmt: skip
         normaliser = normaliser.reduce_to(self.features)
         held = dataset(dev, labels, normaliser, drop=self.drop, features=self.features)

@@ -82,7 +82,10 @@ class Objective:
         value = float(loss.detach())
         if model.auxiliary is not None:
             scores = model.auxiliary(drop(h, AUXILIARY_DROPOUT, True, model.noise))
-            extra = functional.cross_entropy(scores, batch.y, label_smoothing=settings.smoothing, ignore_index=-1)
+            if bool((batch.y >= 0).any()):
+                extra = functional.cross_entropy(scores, batch.y, label_smoothing=settings.smoothing, ignore_index=-1)
+            else:  # recordings that only the teacher has answers for
+                extra = scores.new_zeros(())
             if taught is not None:
                 extra = (1.0 - weight) * extra + weight * functional.cross_entropy(scores, taught)
             loss = loss + settings.auxiliary * extra

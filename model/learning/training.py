@@ -212,7 +212,7 @@ def _compute_gradients(
             length = int(data.lengths[chosen[0]])
             raise TrainingError(f"out of memory on {model.device}: one sequence of {length} segments does not fit")
         parts = [chosen[: len(chosen) // 2], chosen[len(chosen) // 2 :]]
-        total, value = data.count_labelled(chosen), 0.0
+        total, value = sum(map(data.count_labelled, parts)), 0.0
         sums: list[Tensor | None] = [None] * len(list(model.parameters()))
         for part in parts:
             of_all = data.count_labelled(part) / total

@@ -13,6 +13,7 @@ from phonechain.features.errors import SettingsError, TrainingError
 from phonechain.features.mfcc import FeatureSettings
 from phonechain.model.combination import combine
 from phonechain.model.labeler import PhoneLabeler
+from phonechain.model.learning.extraction import Featurised
 from phonechain.model.learning.objective import Objective, Teacher, add_auxiliary
 from phonechain.model.learning.training import CHECKPOINT, Progress, dev_error, train
 from phonechain.model.networks.base import SequenceNetwork
@@ -251,3 +252,40 @@ def test_a_checkpoint_of_another_teacher_is_refused(taught_labeler: PhoneLabeler
     taught_labeler.version_ = "two"
     with pytest.raises(TrainingError, match="other data or settings"):
         labeler().fit_featurised(TRAIN, DEV, teacher=taught_labeler, run_dir=tmp_path)
+
+
+# --------------------------------------------------------------------------------------------------------- unlabelled
+
+
+def hide(items: list[Featurised]) -> list[Featurised]:
+    """The same without labels."""
+    return [dataclasses.replace(i, segments=[dataclasses.replace(s, label=None) for s in i.segments]) for i in items]
+
+
+def test_recordings_without_labels_are_learnt_from_with_a_teacher(taught_labeler: PhoneLabeler) -> None:
+    """`gaps = "sum"` keeps them; without a teacher they would teach nothing."""
+    more = [dataclasses.replace(i, utterance=dataclasses.replace(i.utterance, speaker="other")) for i in corpus(8, 5)]
+    settings = {"gaps": "sum", "teacher_weight": 0.5, "batch": 4}
+    few = labeler(**settings).fit_featurised(TRAIN, DEV, teacher=taught_labeler)
+    both = labeler(**settings).fit_featurised([*TRAIN, *hide(more)], DEV, teacher=taught_labeler)
+    known = labeler(**settings).fit_featurised([*TRAIN, *more], DEV, teacher=taught_labeler)
+    assert not same(weights(few.network_), weights(both.network_))
+    assert not same(weights(known.network_), weights(both.network_))
+    assert both.metrics_["train_segments"] == few.metrics_["train_segments"]
+    assert all(np.isfinite(row["loss"]) for row in both.history_.epochs)
+    for others in ({"gaps": "split", "teacher_weight": 0.5}, {"gaps": "sum", "teacher_weight": 0.0}):
+        plain = labeler(batch=4, **others).fit_featurised(TRAIN, DEV, teacher=taught_labeler)
+        hidden = labeler(batch=4, **others).fit_featurised([*TRAIN, *hide(more)], DEV, teacher=taught_labeler)
+        assert same(weights(plain.network_), weights(hidden.network_)), others
+
+
+def test_a_batch_without_any_label_has_the_loss_of_its_teacher() -> None:
+    settings = dataclasses.replace(QUICK, teacher_weight=0.5, auxiliary=0.3)
+    student, taught, batch = network(PERCEPTRON).eval(), teacher(), data(6, 3).batch(np.arange(6))
+    add_auxiliary(student, settings)
+    nothing = dataclasses.replace(batch, y=torch.full_like(batch.y, -1))
+    loss, value = Objective(student, settings, taught)(nothing)
+    whole = Objective(student, dataclasses.replace(settings, teacher_weight=1.0), taught)(nothing)[1]
+    assert value == pytest.approx(0.5 * whole, rel=1e-6)
+    loss.backward()
+    assert all(bool(w.grad.isfinite().all()) for w in student.parameters() if w.grad is not None)
