@@ -390,6 +390,37 @@ def test_train_learns_from_a_teacher(tmp_path: Path, capfd: pytest.CaptureFixtur
     assert "labels that the teacher has, got 1 of" in capfd.readouterr().err
 
 
+def test_train_learns_from_recordings_without_labels(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """As the guide says: segments labelled `?`, which --map maps to nothing, a teacher, and gaps = sum."""
+    corpus = _corpus(tmp_path, 6)
+    teacher, table = tmp_path / "teacher.safetensors", tmp_path / "map.txt"
+    assert main(["train", str(corpus), "--out", str(teacher), "--epochs", "1", "--preset", "lc-crf"]) == 0
+    table.write_text("?\t-\n")
+    for lab in sorted(corpus.glob("*.lab"))[:3]:
+        lab.write_text("\n".join(" ".join([*line.split()[:2], "?"]) for line in lab.read_text().splitlines()) + "\n")
+    weights = []
+    for gaps in ("split", "sum"):
+        out = tmp_path / f"{gaps}.safetensors"
+        command = [
+            "train",
+            str(corpus),
+            "--out",
+            str(out),
+            "--epochs",
+            "1",
+            "--preset",
+            "lc-crf",
+            "--teacher",
+            str(teacher),
+        ]
+        assert main([*command, "--map", str(table), "--set", f"training.gaps={gaps}"]) == 0, capfd.readouterr().err
+        from safetensors import safe_open
+
+        with safe_open(out, framework="pt") as stored:
+            weights.append({key: stored.get_tensor(key) for key in stored.keys()})  # noqa: SIM118
+    assert any((weights[0][key] != weights[1][key]).any() for key in weights[0])
+
+
 def test_train_goes_on_from_a_model(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     corpus = _corpus(tmp_path, 4)
     first, second, third = (tmp_path / f"{name}.safetensors" for name in ("first", "second", "third"))
