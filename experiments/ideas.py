@@ -42,7 +42,7 @@ class Idea:
     """A system: a preset, and what is changed in it.
 
     Attributes:
-        model, training, augmentation: changed settings.
+        model, training, augmentation, encoder: changed settings.
         factors: changed settings by the factor's number.
         labelled: share of the training speakers whose labels are known.
         others: what is learnt from the rest: "nothing", "answers" (as taught by `teacher`, without their labels) or "labels"
@@ -56,6 +56,7 @@ class Idea:
     factors: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
     training: Mapping[str, Any] = field(default_factory=dict)
     augmentation: Mapping[str, Any] = field(default_factory=dict)
+    encoder: Mapping[str, Any] = field(default_factory=dict)
     labelled: float = 1.0
     others: Literal["nothing", "answers", "labels"] = "nothing"
     teacher: str = ""
@@ -64,6 +65,7 @@ class Idea:
         """An untrained one."""
         base = preset(self.preset)
         model = settings.replace(base.model, self.model)
+        model = replace(model, encoder=settings.replace(model.encoder, self.encoder))
         factors = [settings.replace(f, self.factors.get(n, {})) for n, f in enumerate(model.factors)]
         training = settings.replace(base.training, {**self.training, "seed": seed})
         training = replace(training, augmentation=settings.replace(training.augmentation, self.augmentation))
@@ -88,6 +90,11 @@ IDEAS = (
         training={**SHORT, "adversarial": 0.3, "adversarial_size": 1.5},
     ),
     Idea("base, 14 passes", SEGMENTS, factors=PERCEPTRON, training={"epochs": 14}),
+    Idea("base, 28 passes", SEGMENTS, factors=PERCEPTRON, training={"epochs": 28}),
+    Idea(
+        "base, 28 passes, two layers over segments", SEGMENTS, factors=PERCEPTRON, training={"epochs": 28},
+        encoder={"segment_layers": 2},
+    ),
     Idea("chains cut into pieces of 5", SEGMENTS, factors=PERCEPTRON, training={"epochs": 14, "pieces": 5}),
     Idea("chains cut into pieces of 10", SEGMENTS, factors=PERCEPTRON, training={"epochs": 14, "pieces": 10}),
     Idea(THIRD, SEGMENTS, factors=PERCEPTRON, training={"epochs": 28}, labelled=1 / 3),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import csv
 import io
+import re
 import shlex
 import sys
 from collections.abc import Callable, Sequence
@@ -73,6 +74,20 @@ def mp3(sound: Sound, random: np.random.Generator) -> Sound:
     return np.pad(samples, (0, len(sound) - len(samples)))
 
 
+def telephone(subtype: str) -> Callable[[Sound, np.random.Generator], Sound]:
+    """Down to 8 kHz, through a telephone's codec (of libsndfile), and up again."""
+
+    def change(sound: Sound, random: np.random.Generator) -> Sound:
+        file = io.BytesIO()
+        with soundfile.SoundFile(file, "w", 8000, 1, format="WAV", subtype=subtype) as out:
+            out.write(scipy.signal.resample_poly(sound, 1, 2).clip(-1, 1))
+        half = soundfile.read(io.BytesIO(file.getvalue()), dtype="float32")[0]
+        samples = scipy.signal.resample_poly(half, 2, 1)[: len(sound)].astype(np.float32)
+        return np.pad(samples, (0, len(sound) - len(samples)))
+
+    return change
+
+
 def shaken(deviation: float) -> Callable[[list[Segment], np.random.Generator], list[Segment]]:
     """Boundaries moved by normal steps of that deviation (s), in order still, 1 ms apart at least."""
 
@@ -94,6 +109,8 @@ CONDITIONS: dict[str, tuple[Callable[[Sound, np.random.Generator], Sound] | None
     "30 dB quieter": (louder(-30), 0.0),
     "30 dB louder, clipped": (louder(30), 0.0),
     "8 kHz band": (narrow, 0.0),
+    "8 kHz, mu-law (G.711)": (telephone("ULAW"), 0.0),
+    "8 kHz, GSM 06.10": (telephone("GSM610"), 0.0),
     "MP3, 64 kbit/s": (mp3, 0.0),
     "white noise, 20 dB": (noisy(20), 0.0),
     "white noise, 10 dB": (noisy(10), 0.0),
@@ -212,6 +229,7 @@ def main(given: list[str] | None = None) -> int:
     parser.add_argument("--split", default="test")
     parser.add_argument("--also", type=Path, nargs="*", default=[], help="other corpora, as they are")
     parser.add_argument("--every", type=int, default=1, help="under the conditions, every so manyth utterance")
+    parser.add_argument("--only", default="", help="print conditions that match this regular expression, write nothing")
     parser.add_argument("--results", type=Path, default=Path(__file__).parent / "RESULTS.md")
     options = parser.parse_args(given)
     labelers = [PhoneLabeler.load(p if Path(p).is_file() else pretrained_path(p)) for p in options.models]
@@ -236,6 +254,16 @@ def main(given: list[str] | None = None) -> int:
         print(lines[-1], flush=True)
 
     everything = read(options.data, options.split, 1)
+    some = everything[:: options.every]
+
+    def compute_conditions(pattern: str) -> None:
+        for what, (change, deviation) in CONDITIONS.items():
+            if re.search(pattern, what):
+                row(what, [run(labeler, some, change, deviation).cell() for labeler in labelers])
+
+    if options.only:
+        compute_conditions(options.only)
+        return 0
     old = ages(options.data)
     whole = [run(labeler, everything) for labeler in labelers]
     known = [run(labeler, everything, by_speaker=True) for labeler in labelers]
@@ -252,9 +280,7 @@ def main(given: list[str] | None = None) -> int:
             chosen = np.asarray([s in old and keep(old[s]) for s in r.speakers])
             parts.append(Result(r.wrong[chosen], r.confidence[chosen], []).cell() if chosen.any() else "- | -")
         row(f"{what}, lone recordings", parts)
-    some = everything[:: options.every]
-    for what, (change, deviation) in CONDITIONS.items():
-        row(what, [run(labeler, some, change, deviation).cell() for labeler in labelers])
+    compute_conditions("")
     for other in options.also:
         spoken = read(other, None, 1)
         row(f"{other.name}, lone recordings", [run(labeler, spoken).cell() for labeler in labelers])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from experiments.ideas import IDEAS, Idea, section
@@ -16,10 +18,10 @@ def test_an_idea_changes_what_it_says_and_nothing_else(idea: Idea) -> None:
         assert getattr(system.training, name) == value
     for name, value in idea.augmentation.items():
         assert getattr(system.training.augmentation, name) == value
-    assert system.model.encoder == base.model.encoder
+    assert system.model.encoder == replace(base.model.encoder, **idea.encoder)
     for n, (before, after) in enumerate(zip(base.model.factors, system.model.factors, strict=True)):
         assert {k for k, v in vars(after).items() if v != vars(before)[k]} <= set(idea.factors.get(n, {}))
-    if not (idea.factors or idea.model):
+    if not (idea.factors or idea.model or idea.encoder):
         assert system.model == base.model
 
 
