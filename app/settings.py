@@ -54,14 +54,12 @@ class Settings(BaseSettings):
         "127.0.0.1", "address", "Address to listen on; 0.0.0.0 listens on every interface.", min_length=1
     )
     port: int = _setting(8000, "port", "TCP port to listen on; 0 takes any free port.", ge=0, le=65535)
-    model: Path | None = _setting(
-        None, "path", "Model file served as `default`; unset serves the model shipped with the package."
-    )
+    model: Path | None = _setting(None, "path", "Model file served as `default`; unset serves the shipped default.")
     models: Path | None = _setting(
         None,
         "path",
-        "Folder of additional model files, labelling and alignment models, each served under its file name without "
-        "`.safetensors`. A file `english-alignment.safetensors` replaces the shipped alignment model.",
+        "Folder of model files to serve beside the shipped `paper`, `small` and `english-alignment`, each under its file name "
+        "without `.safetensors`; a file with the name of a shipped model replaces it.",
     )
     max_body_bytes: ByteSize = _setting(
         ByteSize(64 * 2**20),

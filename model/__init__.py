@@ -20,6 +20,16 @@ def pretrained_names() -> list[str]:
     return sorted(path.stem for path in folder.glob("*.safetensors"))
 
 
+def labelling_names() -> list[str]:
+    """The names of those that label given segments, the default one first.
+
+    Examples:
+        >>> labelling_names()
+        ['default', 'paper', 'small']
+    """
+    return ["default", *(name for name in pretrained_names() if name not in (PRETRAINED, ALIGNMENT))]
+
+
 def pretrained_path(name: str = "default") -> Path:
     """The file of a model that comes with the package.
 
@@ -33,7 +43,6 @@ def pretrained_path(name: str = "default") -> Path:
     folder = Path(str(resources.files("phonechain.model.pretrained")))
     path = folder / f"{PRETRAINED if name == 'default' else name}.safetensors"
     if path.parent != folder or not path.is_file():
-        labelling = [known for known in pretrained_names() if known not in (PRETRAINED, ALIGNMENT)]
-        names = ", ".join([f"default ({PRETRAINED})", *labelling, f"{ALIGNMENT} (to align)"])
+        names = ", ".join([f"default ({PRETRAINED})", *labelling_names()[1:], f"{ALIGNMENT} (to align)"])
         raise SettingsError(f"expected a model out of {names}, got {name[:80]!r}", pointer="model", value=name[:80])
     return path

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from phonechain.app.cli import common, options
-from phonechain.model import ALIGNMENT, PRETRAINED, pretrained_names
+from phonechain.model import ALIGNMENT, labelling_names
 
 
 def models(
@@ -34,7 +34,7 @@ def models(
 
 
 def _list(as_json: bool) -> None:
-    names = [common.DEFAULT, *(name for name in pretrained_names() if name not in (PRETRAINED, ALIGNMENT)), ALIGNMENT]
+    names = [*labelling_names(), ALIGNMENT]
     cards = [
         {"file": name, **_read_card(name), "kind": "alignment" if name == ALIGNMENT else "labelling"} for name in names
     ]

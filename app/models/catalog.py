@@ -124,7 +124,7 @@ class Registry:
 
     @classmethod
     def load(cls, settings: Settings) -> Registry:
-        """Load the default model and those of the settings' folder, of both kinds.
+        """Load the shipped models that label, and those of the settings' folder, of both kinds.
 
         Raises:
             ModelFileError: a file is not a model, or the default one is an alignment model.
@@ -195,10 +195,12 @@ def is_aligner(path: Path) -> bool:
 
 
 def model_files(settings: Settings) -> dict[str, Path]:
-    """The file of each model name, the default first."""
-    from phonechain.model import pretrained_path
+    """The file of each model name: the default, the others that ship, and those of the settings' folder, which replace these."""
+    from phonechain.model import labelling_names, pretrained_path
 
-    files = {DEFAULT: settings.model if settings.model is not None else pretrained_path()}
+    files = {name: pretrained_path(name) for name in labelling_names()}
+    if settings.model is not None:
+        files[DEFAULT] = settings.model
     if settings.models is not None:
         if not settings.models.is_dir():
             raise SettingsError(

@@ -61,6 +61,8 @@ def index(
         return ModelList(models=loaded)
     db.migrate()
     rows, aliases = repository.list_all(db)
+    names = {row.name for row in rows}
+    loaded = [one for one in loaded if one.name not in names]  # the name stands for the stored model
     stored = [ModelSummary(**_summary(row)) for row in rows if kind in (None, repository.kind_of(row))]
     return ModelList(models=[*loaded, *stored], aliases=[AliasOut(**_alias(row)) for row in aliases])
 
