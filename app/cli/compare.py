@@ -38,6 +38,7 @@ def compare(
     map_: options.LabelMap = None,
     fix: options.Fix = False,
     seed: Annotated[int, typer.Option(help="Random seed of the bootstrap.")] = 1,
+    device: options.Device = "auto",
     as_json: options.Json = False,
 ) -> None:
     """Compare two systems on a labelled corpus.
@@ -66,6 +67,7 @@ def compare(
             decode=decoding,
             normalise=normalise,
             seed=seed,
+            device=device,
             progress=bars.progress,
             problem=problems.append,
         )

@@ -41,6 +41,7 @@ def compare(
     decode: Decoding = "posterior",
     normalise: str | None = None,
     seed: int = 1,
+    device: str = "auto",
     progress: Callable[[Progress], None] | None = None,
     problem: Callable[[str], None] | None = None,
 ) -> SystemComparison:
@@ -56,6 +57,7 @@ def compare(
         mapping: given label -> label of the systems, None for "not scored", where no folding finds it.
         decode, normalise: of models; see `PhoneLabeler.label` and `score`.
         seed: of the bootstrap.
+        device: where models given by path or name compute; see `PhoneLabeler.load`.
         progress: called while models label.
         problem: called with a line for each file that could not be used.
 
@@ -86,7 +88,7 @@ def compare(
                 tell(line)
             sides.append(mark_answers(str(system), answers, utterances, drop=drop, mapping=mapping))
             continue
-        labeler = system if isinstance(system, PhoneLabeler) else _load(fspath(system))
+        labeler = system if isinstance(system, PhoneLabeler) else _load(fspath(system), device)
         title = labeler.name if isinstance(system, PhoneLabeler) else str(system)
         marks = mark_labeler(
             f"{title} ({labeler.version_})" if labeler.version_ else title,
@@ -104,12 +106,12 @@ def _answers_path(system: str) -> Path | None:
     return path if path.is_dir() or path.suffix.lower() in ANSWER_SUFFIXES else None
 
 
-def _load(model: str) -> PhoneLabeler:
+def _load(model: str, device: str) -> PhoneLabeler:
     path = Path(model)
     if path.exists():
-        return PhoneLabeler.load(path)
+        return PhoneLabeler.load(path, device=device)
     if path.name != model or path.suffix:
         raise ModelFileError(
             f"expected a model file, or a file or folder of answers; {model} does not exist", value=model
         )
-    return PhoneLabeler.load(pretrained_path(model))
+    return PhoneLabeler.load(pretrained_path(model), device=device)

@@ -81,3 +81,12 @@ def test_jobs_compute_where_their_worker_says(monkeypatch: pytest.MonkeyPatch) -
 def test_readiness_and_metrics_name_the_device(client: Any) -> None:
     assert client.get("/health/ready").json()["device"] == "cpu"
     assert 'phonechain_device_info{device="cpu"} 1.0' in client.get("/metrics").text
+
+
+def test_models_are_compared_on_a_gpu() -> None:
+    corpus = str(samples.AUDIO.parent)
+    near = json.loads(run("compare", "paper", "small", corpus, "--device", "cpu", "--json"))
+    with Gpu():
+        far = json.loads(run("compare", "paper", "small", corpus, "--device", "cuda", "--json"))
+        assert Gpu.syncs, "it was on the GPU"
+    assert (far["a"]["errors"], far["b"]["errors"]) == (near["a"]["errors"], near["b"]["errors"])
