@@ -203,7 +203,7 @@ def refusal(
         text += f"; and {len(found) - SHOWN} more"
     hint = explain(segments, duration)
     if hint is None and any(p.kind == "zero-length" for p in found):
-        hint = "With fix, segments of zero length are dropped"
+        hint = "Segments of zero length can be dropped (fix, --fix)"
     count = "1 problem" if len(found) == 1 else f"{len(found)} problems"
     details: dict[str, object] = {"problems": [p.as_dict() for p in found]}
     if hint:

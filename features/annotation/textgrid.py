@@ -248,8 +248,9 @@ def zero_lengths(tiers: list[Tier]) -> list[Notice]:
         empty = [i for i, s in enumerate(tier.entries) if s.start == s.end] if tier.kind == "interval" else []
         if empty:
             at = tier.entries[empty[0]].start
-            message = f"tier {excerpt(tier.name)}: {len(empty)} intervals of zero length, "
-            message += f"the first (number {empty[0] + 1}) at {at} s"
+            count = "1 interval" if len(empty) == 1 else f"{len(empty)} intervals"
+            first = f"the first (number {empty[0] + 1})" if len(empty) > 1 else f"number {empty[0] + 1}"
+            message = f"tier {excerpt(tier.name)}: {count} of zero length, {first} at {at} s"
             notices.append(Notice("zero-length-interval", message, f"tiers/{tier.name}/{empty[0]}", at))
     return notices
 

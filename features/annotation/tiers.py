@@ -70,7 +70,7 @@ def choose_tier(annotation: Annotation, tier: str | None = None) -> tuple[Tier, 
         return chosen, ()
     others = ", ".join(excerpt(t.name) for t, name in zip(candidates, names, strict=True) if name != names[at])
     message = (
-        f"took tier {excerpt(chosen.name)} ({len(chosen.entries)} intervals), {why or 'which has most short intervals'}"
+        f"took tier {excerpt(chosen.name)} ({len(chosen.entries)} intervals), {why or 'which has the most short intervals'}"
         + (others and f"; not {others}")
         + unfit
     )

@@ -234,8 +234,8 @@ def problem_of(error: PhonechainError, file: Path) -> CorpusProblem:
         each = [CorpusProblem(file, p.line, p.message) for p in error.problems[:MOST_OF_A_FILE]]
         if more := error.problems[MOST_OF_A_FILE:]:
             each.append(CorpusProblem(file, more[0].line, f"and {len(more)} more"))
-        if hint := error.details.get("hint"):
-            each.append(CorpusProblem(file, None, str(hint)))
+        if hint := error.details.get("hint"):  # which is no problem more
+            each[-1] = replace(each[-1], message=f"{each[-1].message}. {hint}")
         return CorpusProblem(file, error.problems[0].line, message, tuple(each) if len(each) > 1 else ())
     line = error.line if isinstance(error, AnnotationSyntaxError) else None
     if line is not None:

@@ -176,9 +176,11 @@ def _set_apart(corpus: Corpus, tiers: list[str], counted: NoticeCount) -> None:
             kept.append(u)
             continue
         file = u.annotation or u.audio
-        what = f"the segments are in tier '{own}', in {names.count(usual)} other files in '{spelled}'"
+        files = "the other file" if names.count(usual) == 1 else f"{names.count(usual)} other files"
+        what = f"segments taken from tier '{own}', in {files} from '{spelled}'"
         if given and known < KNOWN * len(given):
-            message = f"{what}, where {known} of these {len(given)} labels are known: left out; name a tier to use it"
+            count = "none" if not known else str(known)
+            message = f"left out: {what}, where {count} of its {len(given)} labels occur (tier, --tier to use it)"
             corpus.problems.append(CorpusProblem(file, None, message))
         else:
             kept.append(u)

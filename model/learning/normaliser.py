@@ -158,8 +158,9 @@ class Normaliser:
         if mode is None:
             return "speaker" if known_speakers and "speaker" in possible else possible[-2] if possible[1:] else "model"
         if mode not in possible:
+            names = " or ".join(filter(None, (", ".join(possible[:-1]), possible[-1])))
             raise SettingsError(
-                f"expected normalise to be {' or '.join(possible)} with this model, got {mode[:40]!r}",
+                f"expected normalise to be {names} with this model, got {mode[:40]!r}",
                 pointer="normalise", value=mode[:40],
             )  # fmt: skip
         return mode

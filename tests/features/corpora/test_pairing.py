@@ -131,12 +131,12 @@ def test_a_file_whose_tier_holds_something_else_is_a_problem(tmp_path):
     assert messages(corpus) == {
         "c.TextGrid": (
             None,
-            "the segments are in tier 'words', in 2 other files in 'phones', where 0 of these 2 labels are known: "
-            "left out; name a tier to use it",
+            "left out: segments taken from tier 'words', in 2 other files from 'phones', where none of its 2 labels occur "
+            "(tier, --tier to use it)",
         )
     }
     (notice,) = (n for n in corpus.notices if n.code == "tier-differs")
-    assert notice.message.endswith("d.TextGrid: the segments are in tier 'segs', in 2 other files in 'phones'")
+    assert notice.message.endswith("d.TextGrid: segments taken from tier 'segs', in 2 other files from 'phones'")
     assert len(corpora.read(tmp_path, tier="words").utterances) == 3
 
 
@@ -192,7 +192,9 @@ def test_zero_lengths_are_dropped_by_fix_and_said(tmp_path):
         Segment(0, 0.3, "a"), Segment(0.3, 0.3, "b"), Segment(0.3, 1, "a")]))})  # fmt: skip
     refused = corpora.read(tmp_path)
     assert refused.utterances == []
-    assert "With fix, segments of zero length are dropped" in refused.problems[0].message
+    (problem,) = refused.problems
+    assert problem.message.endswith("Segments of zero length can be dropped (fix, --fix)")
+    assert problem.each == ()
     fixed = corpora.read(tmp_path, fix=True)
     assert fixed.utterances[0].segments == [Segment(0, 0.3, "a"), Segment(0.3, 1, "a")]
     assert [n.message.partition(": ")[2] for n in fixed.notices if n.code == "segments-dropped"] == [
