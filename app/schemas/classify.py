@@ -178,7 +178,9 @@ class ClassifyOptions(FurtherAnswers):
     )
     entropy: bool = Field(False, description="Add the entropy of each segment's posterior over all labels, in nats.")
     pronunciation: bool = Field(
-        False, description="Add how well each segment fits its given label: goodness of pronunciation."
+        False,
+        description="Add how well each segment fits its given label: log posterior, log posterior ratio, goodness of "
+        "pronunciation.",
     )
     map: LabelMap = Field(
         None,
