@@ -30,19 +30,22 @@ class AugmentationSettings:
     """How often and how much training changes its input; nothing if all are 0. Shares are of the utterances of an epoch.
 
     Attributes:
-        warp: share whose frequencies are multiplied by exp(U(-warp_range, warp_range)).
+        warp: share of the utterances whose frequencies are multiplied by exp(U(-warp_range, warp_range)).
         warp_range: largest change of the logarithm of frequencies.
         stretch: time is multiplied by exp(U(-stretch, stretch)).
-        gain: share whose level changes by U(gain_low, gain_high) dB.
-        gain_low, gain_high: limits of that change (dB).
-        channel: share that is filtered, smoothly over the bands, with a standard deviation of about 2.5 dB.
-        noise: share with added noise of random colour, U(snr_low, snr_high) dB below the speech.
-        snr_low, snr_high: limits of that distance (dB).
-        cutoff: share that loses all bands above a random one, down to 2.5 kHz.
-        clipping: share that is clipped, hard or soft, with peaks U(clip_low, clip_high) dB above the limit.
-        clip_low, clip_high: limits of that excess (dB), drawn once for each recording.
-        jitter: share whose boundaries move by normally distributed steps, with a deviation drawn for each utterance.
-        jitter_deviation: largest such deviation (s).
+        gain: share of the utterances whose level changes by U(gain_low, gain_high) dB.
+        gain_low: lowest change of the level (dB).
+        gain_high: highest change of the level (dB).
+        channel: share of the utterances that are filtered, smoothly over the bands, with a standard deviation of about 2.5 dB.
+        noise: share of the utterances with added noise of random colour, U(snr_low, snr_high) dB below the speech.
+        snr_low: least distance of the noise below the speech (dB).
+        snr_high: largest distance of the noise below the speech (dB).
+        cutoff: share of the utterances that lose all bands above a random one, down to 2.5 kHz.
+        clipping: share of the utterances that are clipped, hard or soft, with peaks U(clip_low, clip_high) dB above the limit.
+        clip_low: least excess of the peaks over the limit (dB), drawn once for each recording.
+        clip_high: largest excess of the peaks over the limit (dB), drawn once for each recording.
+        jitter: share of the utterances whose boundaries move by normally distributed steps, with a deviation drawn for each.
+        jitter_deviation: largest deviation of the steps of boundaries (s).
         masks: number of masks over neighbouring bands.
         mask_bands: most bands of a mask.
         mask_frames: most neighbouring frames masked in every 1.5 s; 0 masks none.

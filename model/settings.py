@@ -85,11 +85,15 @@ class EncoderSettings:
         pooled: whether the 92 features of a segment are used together with the frames; without frames they always are.
         bands: log-mel bands of a frame.
         channels: channels of the two convolutions over frames; the second halves the rate.
-        frame_units, frame_layers: units per direction, and layers, of the recurrent network over frames.
-        width: width of the projection that the segments' recurrent network reads.
-        segment_units, segment_layers: units per direction, and layers, of that network.
-        input_dropout, convolution_dropout, frame_dropout, dropout: shares set to zero in training: of the 92 features, of each
-            convolution's output, of the frame network's output, and of the projection.
+        frame_units: units per direction of the recurrent network over frames.
+        frame_layers: layers of the recurrent network over frames.
+        width: width of the projection that the recurrent network over segments reads.
+        segment_units: units per direction of the recurrent network over segments.
+        segment_layers: layers of the recurrent network over segments.
+        input_dropout: share of the 92 features set to zero in training.
+        convolution_dropout: share of each convolution's output set to zero in training.
+        frame_dropout: share of the frame network's output set to zero in training.
+        dropout: share of the projection, and of what layers over segments pass on, set to zero in training.
     """
 
     kind: Literal["none", "segments", "frames"] = "none"

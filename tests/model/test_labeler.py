@@ -181,6 +181,9 @@ def test_sound_appended_past_the_segments_changes_no_answer() -> None:
     for mode in ("model", "recording"):
         before = labeler.label(audio, segments[:12], normalise=mode)
         assert labeler.label(longer, segments[:12], normalise=mode) == before
+        near = audio.samples[: int(16000 * (segments[11].end + 0.3))]  # from here on, says the guide
+        with_noise = Audio(np.concatenate([near, noise]), 16000)
+        assert labeler.label(with_noise, segments[:12], normalise=mode) == before
     # labelling more of it does, where the recording is what features are normalised over
     end = segments[-1].end + 1.0
     more = [*segments[:12], *(Segment(end + 0.1 * n, end + 0.1 * n + 0.1) for n in range(15))]
