@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
+from experiments.letter_augmentation import AugmentedLetters
 from phonechain.features import corpora
 from phonechain.features.corpora import letters
 from phonechain.features.mfcc import FeatureSettings
 from phonechain.features.phones import sets as phones
-from phonechain.model.learning.dataset import Batch, Dataset, dataset
+from phonechain.model.learning.dataset import Dataset, dataset
 from phonechain.model.learning.extraction import Featurised, featurise
 from phonechain.model.learning.normaliser import Normaliser
 from phonechain.model.learning.splits import hold_out
@@ -81,15 +81,8 @@ class Letters:
         rows = np.repeat(train, self.words.lengths)
         normaliser = Normaliser.fit(np.asarray(self.words.x[rows], dtype=np.float32))
         data = self._dataset(train, normaliser)
-        if augment == "shift":
-            data = ShiftedLetters(
-                data.x,
-                data.y,
-                data.starts,
-                data.groups,
-                mean=normaliser.mean.numpy(),
-                std=normaliser.std.numpy(),
-            )
+        if augment:
+            data = AugmentedLetters.of(data, augment, normaliser, self.words.words)
         return Fold(name, self.labels, data, None, self._dataset(test, normaliser))
 
     def _dataset(self, keep: NDArray[np.bool_], normaliser: Normaliser) -> Dataset:
@@ -97,42 +90,6 @@ class Letters:
         starts = np.concatenate([[0], np.cumsum(np.asarray(self.words.lengths)[keep])])
         x = np.asarray(normaliser.apply(np.asarray(self.words.x[rows], dtype=np.float32)), dtype=np.float32)
         return Dataset(x, self.words.y[rows].astype(np.int64), starts, np.arange(len(starts) - 1))
-
-
-_HEIGHT, _WIDTH = 16, 8
-
-
-def _shifts() -> NDArray[np.int64]:
-    """[9, 128] for each move by at most a pixel, which pixel comes where; 128 stands for a blank one from outside."""
-    framed = np.full((_HEIGHT + 2, _WIDTH + 2), _HEIGHT * _WIDTH)
-    framed[1:-1, 1:-1] = np.arange(_HEIGHT * _WIDTH).reshape(_HEIGHT, _WIDTH)
-    return np.stack([framed[r : r + _HEIGHT, c : c + _WIDTH].ravel() for r in range(3) for c in range(3)])
-
-
-@dataclass(frozen=True)
-class ShiftedLetters(Dataset):
-    """Training letters, each moved anew by -1, 0 or 1 pixel in both directions whenever it is used.
-
-    The draw depends on the batch alone, so that a resumed run sees what an unbroken one sees.
-    """
-
-    mean: NDArray[np.float32] = field(default_factory=lambda: np.zeros(1, dtype=np.float32))
-    std: NDArray[np.float32] = field(default_factory=lambda: np.ones(1, dtype=np.float32))
-
-    def batch(
-        self,
-        sequences: NDArray[np.int64],
-        device: torch.device = torch.device("cpu"),  # noqa: B008
-        random: np.random.Generator | None = None,
-    ) -> Batch:
-        """The given sequences, packed, with moved letters."""
-        batch = super().batch(sequences, device)
-        random = np.random.default_rng(sequences.tolist())
-        pixels = batch.x.cpu().numpy() * self.std + self.mean
-        padded = np.concatenate([pixels, np.zeros((len(pixels), 1), dtype=np.float32)], 1)
-        moved = np.take_along_axis(padded, _shifts()[random.integers(0, 9, len(pixels))], 1)
-        x = ((moved - self.mean) / self.std).astype(np.float32)
-        return replace(batch, x=torch.from_numpy(x).to(device))
 
 
 class Speech:

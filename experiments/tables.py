@@ -15,6 +15,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from experiments.letter_augmentation import check_augmentation
 from phonechain.features.errors import SettingsError
 from phonechain.model.presets import Preset, preset
 from phonechain.model.settings import FactorSettings, ModelSettings, TrainingSettings, from_dict, replace
@@ -35,7 +36,7 @@ class Experiment:
         choose: training settings with the values among which a dev split decides.
         paper: the paper's error in per cent, and its error on the dev set.
         split: which split of the corpus ("" is the usual one).
-        augment: what is done to the training inputs: "" or "shift" (letters moved by at most a pixel).
+        augment: what is done to the training inputs: "", or names out of AUGMENTATIONS (letter_augmentation.py) joined by "+".
         every: training has only every n-th recording of the corpus (of letters, every n-th word).
         note: a word for the reader.
     """
@@ -147,6 +148,7 @@ def _experiment(
         model = _lay_over(model, layer)
         training = replace(training, layer.get("training", {}))
         extra |= {k: layer[k] for k in ("choose", "augment", "split", "every", "note") if k in layer}
+    check_augmentation(extra.get("augment", ""))
     label = " ".join(f"{_SIZES[k]}={v}" for k, v in sizes.items())
     return Experiment(
         name=f"{system['name']} {label}".strip(), preset=system["preset"], model=model, training=training,

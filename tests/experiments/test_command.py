@@ -12,8 +12,12 @@ import pytest
 
 from experiments import cells, tables
 from experiments.__main__ import main
-from experiments.corpora import Letters, ShiftedLetters
-from phonechain.model.learning.dataset import Dataset
+from experiments.corpora import Letters
+from experiments.letter_augmentation import AugmentedLetters, check_augmentation, english_spellings
+from phonechain.features.corpora.letters import LABELS
+from phonechain.features.errors import SettingsError
+from phonechain.features.words.dictionary import english
+from phonechain.model.learning.dataset import Batch, Dataset
 
 TABLE = """
 title = "A small table"
@@ -108,7 +112,7 @@ def test_held_out_words_are_never_trained_on(letters_file: Path) -> None:
 def test_letters_are_moved_by_at_most_a_pixel_the_same_way_for_the_same_batch(letters_file: Path) -> None:
     source = Letters(letters_file)
     fold = source.fold("", "0", augment="shift")
-    assert isinstance(fold.train, ShiftedLetters)
+    assert isinstance(fold.train, AugmentedLetters)
     plain = source.fold("", "0").train
     which = np.arange(20)
     moved, again, still = fold.train.batch(which), fold.train.batch(which), plain.batch(which)
@@ -121,6 +125,49 @@ def test_letters_are_moved_by_at_most_a_pixel_the_same_way_for_the_same_batch(le
     fits = [framed[:, r : r + 16, c : c + 8] for r in range(3) for c in range(3)]
     assert all(any(np.array_equal(p, f[n]) for f in fits) for n, p in enumerate(pixels))
     assert not np.array_equal(pixels, before)
+
+
+def test_recombined_words_have_the_letters_of_the_batch_in_another_order(letters_file: Path) -> None:
+    source = Letters(letters_file)
+    train, plain = (source.fold("", "0", augment=name).train for name in ("recombine", ""))
+    which = np.arange(40)
+    mixed, again, own = train.batch(which), train.batch(which), plain.batch(which)
+    assert np.array_equal(mixed.x, again.x)
+    assert mixed.packing.lengths == own.packing.lengths
+    assert (mixed.y != own.y).float().mean() > 0.4
+
+    def pairs(batch: Batch) -> list[tuple[bytes, int]]:
+        return sorted((x.tobytes(), int(y)) for x, y in zip(batch.x.numpy(), batch.y, strict=True))
+
+    assert pairs(mixed) == pairs(own)  # each picture with its own label
+
+
+def test_respelled_words_are_english_ones_that_the_corpus_does_not_have(letters_file: Path) -> None:
+    source = Letters(letters_file)
+    train, moved = (source.fold("", "0", augment=name).train for name in ("respell", "shift+respell"))
+    assert isinstance(train, AugmentedLetters)
+    batch = train.batch(np.arange(60))
+    assert np.array_equal(moved.batch(np.arange(60)).y, batch.y)  # they are respelled before they are moved
+    spelled = ["".join(source.labels[k] for k in batch.y[batch.packing.sequence == n]) for n in range(60)]
+    new = [word for word in spelled if word not in WORDS]
+    assert 35 <= len(new) < 60  # others stay
+    assert all(any(first + word in english().entries for first in source.labels) for word in new)
+    pictures = {row.tobytes(): int(y) for row, y in zip(train.x, train.y, strict=True)}
+    assert [pictures[row.tobytes()] for row in batch.x.numpy()] == batch.y.tolist()
+
+
+def test_english_spellings_lack_the_first_letter_and_the_given_words() -> None:
+    spellings = english_spellings(frozenset("ehougt"), frozenset({"hough"}))
+    words = {"".join(LABELS[k] for k in word) for words in spellings.values() for word in words}
+    assert {"hought", "he"} <= words  # thought, the
+    assert not {"hough", "and"} & words
+
+
+def test_unknown_augmentations_are_refused() -> None:
+    for name in ("shfit", "recombine+respell", "shift+", "respell+respell"):
+        with pytest.raises(SettingsError, match="expected augment"):
+            check_augmentation(name)
+    check_augmentation("shift+recombine")
 
 
 def test_a_table_is_computed_once_and_written_down(
