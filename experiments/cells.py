@@ -29,10 +29,6 @@ Result = dict[str, Any]
 MONITORED = 200
 """Training words whose error is shown after each epoch where there is no dev set."""
 
-SAME_CORPUS = {"e4f4ba8044d9068b": "3bfb334503d985ad"}
-"""Digests of features by earlier versions -> by this one, of a corpus where they differ in rounding alone: speechocean762's, with
-which the first-order SPN-LC-CRF of `timit-summary` makes the same 19,896 errors."""
-
 
 def key(experiment: Experiment, source: Source, fold: str) -> str:
     """What a result is filed under: everything that it depends on but the code."""
@@ -54,8 +50,7 @@ def stored_key(result: Result) -> str:
             result["name"], result["preset"], stored_model(result["model"]), from_dict(TrainingSettings, result["training"]),
             split=result["split"], augment=result["augment"], every=result.get("every", 1),
         )  # fmt: skip
-        corpus: str = result["corpus"]
-        return digest(experiment, SAME_CORPUS.get(corpus, corpus), result["fold"])
+        return digest(experiment, result["corpus"], result["fold"])
     except (KeyError, SettingsError):
         return str(result["key"])
 
