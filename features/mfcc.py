@@ -88,7 +88,7 @@ def static(samples: NDArray[np.float32], settings: FeatureSettings, *, warp: flo
     count = frame_count(len(samples), settings)
     out = np.empty((-(-count // BLOCK) * BLOCK, STATIC), dtype=np.float32)
     for at, power, energy in power_spectra(samples, settings):
-        bands = power @ filters
+        bands = power @ filters  # of the whole block, though some rows of the last may be of no frame: see the module
         bands += np.float32(settings.mel_floor)
         out[at : at + BLOCK, :CEPSTRA] = np.log(bands, out=bands) @ cosines
         out[at : at + BLOCK, CEPSTRA] = np.log(energy + settings.energy_floor)
@@ -100,19 +100,21 @@ def power_spectra(
 ) -> Iterator[tuple[int, NDArray[np.float32], NDArray[np.float32]]]:
     """(first frame, power `[BLOCK, n_fft // 2 + 1]`, mean square `[BLOCK]`), block by block.
 
-    The last block continues past the end of the sound with zeros. The power's memory is reused for the next block.
+    Rows of the last block past the last frame are finite, and mean nothing. The memory is reused for the next block.
     """
     with _borrow(settings) as memory:
-        parts = memory.spectrum.view(np.float64)  # [BLOCK, n_fft + 2]: real and imaginary parts side by side
-        for at, emphasised, energy in _windows(samples, settings, memory):
+        length = settings.window_length
+        for at, emphasised, _ in _windows(samples, settings, memory):
+            rows = len(emphasised)
             # Only the transform is in double precision: a quiet band 100 dB below a loud one would be lost in its rounding.
-            # The steps after it have no cancellation.
-            np.copyto(memory.tapered[:, : settings.window_length], emphasised)
-            np.multiply(memory.tapered, memory.taper, out=memory.tapered)
-            np.fft.rfft(memory.tapered, axis=1, out=memory.spectrum)
+            # The steps before and after it have no cancellation.
+            np.multiply(emphasised, memory.taper, out=emphasised)
+            np.copyto(memory.tapered[:rows, :length], emphasised)
+            np.fft.rfft(memory.tapered[:rows], axis=1, out=memory.spectrum[:rows])
+            parts = memory.spectrum[:rows].view(np.float64)  # [rows, n_fft + 2]: real and imaginary parts side by side
             np.square(parts, out=parts)
-            np.add(parts[:, ::2], parts[:, 1::2], out=memory.power, casting="same_kind")
-            yield at, memory.power, energy
+            np.add(parts[:, ::2], parts[:, 1::2], out=memory.power[:rows], casting="same_kind")
+            yield at, memory.power, memory.energy
 
 
 def derivative(track: NDArray[np.float32], order: int, width: int) -> NDArray[np.float32]:
@@ -228,29 +230,32 @@ def emphasised_windows(
     block continues past the end of the sound with zeros; the windows' memory is reused for the next block.
     """
     with _borrow(settings) as memory:
-        yield from _windows(samples, settings, memory)
+        yield from _windows(samples, settings, memory, whole=True)
 
 
 def _windows(
-    samples: NDArray[np.float32], settings: FeatureSettings, memory: _Memory
+    samples: NDArray[np.float32], settings: FeatureSettings, memory: _Memory, *, whole: bool = False
 ) -> Iterator[tuple[int, NDArray[np.float32], NDArray[np.float32]]]:
-    """As `emphasised_windows`, in the memory given.
+    """As `emphasised_windows`, in the memory given; unless the last block is wanted `whole`, only the windows of frames.
 
     Rows are worked on as one run wherever a step allows it: numpy takes three times as long for each short row by itself.
     """
     length, hop = settings.window_length, settings.hop_length
-    windows, delayed = memory.windows, memory.delayed
-    flat, flat_delayed = windows.reshape(-1), delayed.reshape(-1)
+    count = frame_count(len(samples), settings)
     samples = np.ascontiguousarray(samples)
-    for at in range(0, frame_count(len(samples), settings), BLOCK):
-        np.copyto(windows, _strided(samples, at * hop - length // 2, settings))
-        mean = np.add.reduce(windows, axis=1)
+    for at in range(0, count, BLOCK):
+        rows = BLOCK if whole else min(BLOCK, count - at)
+        windows, delayed, energy = memory.windows[:rows], memory.delayed[:rows], memory.energy[:rows]
+        np.copyto(windows, _strided(samples, at * hop - length // 2, settings)[:rows])
+        mean = (memory.windows @ memory.ones)[:rows]
         mean /= np.float32(length)
         np.subtract(windows, mean[:, None], out=windows)
-        energy = np.einsum("ij,ij->i", windows, windows) / length
+        np.einsum("ij,ij->i", windows, windows, out=energy)
+        energy /= np.float32(length)
         np.multiply(windows, -settings.preemphasis, out=delayed)
         first = windows[:, 0] + delayed[:, 0]  # the sample before the first is taken to equal it
-        np.add(flat[1:], flat_delayed[:-1], out=flat[1:])
+        flat = windows.reshape(-1)
+        np.add(flat[1:], delayed.reshape(-1)[:-1], out=flat[1:])
         windows[:, 0] = first
         yield at, windows, energy
 
@@ -274,13 +279,14 @@ class _Memory:
     def __init__(self, settings: FeatureSettings) -> None:
         windows = (BLOCK, settings.window_length)
         spectra = (BLOCK, settings.n_fft // 2 + 1)
-        self.windows = np.empty(windows, dtype=np.float32)
+        self.windows = np.zeros(windows, dtype=np.float32)
         self.delayed = np.empty(windows, dtype=np.float32)
+        self.ones = np.ones(settings.window_length, dtype=np.float32)
+        self.energy = np.zeros(BLOCK, dtype=np.float32)
         self.tapered = np.zeros((BLOCK, settings.n_fft), dtype=np.float64)  # right of the window it stays zero
-        self.taper = np.zeros(settings.n_fft, dtype=np.float64)
-        self.taper[: settings.window_length] = hamming(settings.window_length)
+        self.taper = hamming(settings.window_length).astype(np.float32)
         self.spectrum = np.empty(spectra, dtype=np.complex128)
-        self.power = np.empty(spectra, dtype=np.float32)
+        self.power = np.zeros(spectra, dtype=np.float32)
 
 
 _LARGEST_KEPT = 4096

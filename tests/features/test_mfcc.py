@@ -17,6 +17,7 @@ from phonechain.features.mfcc import (
     STATIC,
     FeatureSettings,
     derivative,
+    frame_count,
     frames,
     mel_filters,
     power_spectra,
@@ -65,6 +66,8 @@ def test_power_spectra_equal_those_of_scipy() -> None:
     padded = np.pad(sound, (length // 2, BLOCK * hop + length))
     windows = np.lib.stride_tricks.sliding_window_view(padded, length)[::hop][:BLOCK].astype(np.float64)
     windows = windows - windows.mean(axis=1, keepdims=True)
+    count = frame_count(len(sound), DEFAULT)  # rows after these mean nothing
+    windows, power, energy = windows[:count], power[:count], energy[:count]
     np.testing.assert_allclose(energy, (windows**2).mean(axis=1), rtol=1e-4, atol=1e-12)
     before = np.concatenate([windows[:, :1], windows[:, :-1]], axis=1)
     tapered = (windows - DEFAULT.preemphasis * before) * scipy.signal.get_window("hamming", length)
@@ -76,8 +79,9 @@ def test_recordings_at_the_same_time_do_not_share_memory() -> None:
     one, other = speechlike(16000, 3.0, seed=3), speechlike(16000, 3.0, seed=4)
     alone = [power.copy() for _, power, _ in power_spectra(one, DEFAULT)]
     both = zip(power_spectra(one, DEFAULT), power_spectra(other, DEFAULT), strict=True)
-    for before, ((_, power, _), _) in zip(alone, both, strict=True):
-        np.testing.assert_array_equal(power, before)
+    for before, ((at, power, _), _) in zip(alone, both, strict=True):
+        rows = slice(frame_count(len(one), DEFAULT) - at)
+        np.testing.assert_array_equal(power[rows], before[rows])
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda sound: frames(sound, DEFAULT), [one, other] * 16))
     for track, sound in zip(found, [one, other] * 16, strict=True):
