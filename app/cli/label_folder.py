@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from phonechain.model.learning.normaliser import Mode
 
 BATCH = 32
-"""Recordings per batch, at least: those of a speaker stay together."""
+"""Recordings per batch, about: those of a speaker stay together."""
 MOST_IN_BATCH = 512
 """Recordings per batch at most: a speaker with more is normalised in parts."""
 MANY = 48
@@ -125,8 +125,9 @@ def label_folder(
         root, out, model, device, precision, form, options, decoding, mode, entropy, gop, all_speakers, ranked, extras
     )
     ranking, notices, failed, done, read, segments = Ranking(), NoticeCount(), 0, 0, 0, 0
-    batches = _make_batches(pairs, by_speaker=mode == "speaker" and not all_speakers)
-    label, workers = partial(_label_batch, task), _count_workers(labeler, batches)
+    workers = _count_workers(labeler, len(pairs))
+    batches = _make_batches(pairs, by_speaker=mode == "speaker" and not all_speakers, workers=workers)
+    label, workers = partial(_label_batch, task), max(1, min(workers, len(batches)))
     with common.map_in_processes(label, batches, workers) as outcomes, common.bars() as bars:
         for problem in problems:
             alone = _ALONE.search(problem.message) is not None
@@ -152,15 +153,22 @@ def label_folder(
         raise typer.Exit(1 if done else 2)
 
 
-def _make_batches(pairs: Sequence[Pair], *, by_speaker: bool) -> list[list[Pair]]:
-    """Recordings in their order; those of a speaker that follow each other are in one batch."""
+def _make_batches(pairs: Sequence[Pair], *, by_speaker: bool, workers: int = 1) -> list[list[Pair]]:
+    """Recordings in their order; those of a speaker that follow each other are in one batch.
+
+    There are as many batches for each worker, and of the same size as far as speakers allow, so that none waits for another.
+    """
+    count = workers * max(1, round(len(pairs) / (workers * BATCH)))
     batches: list[list[Pair]] = [[]]
+    ended = full = 0  # recordings, and how many of the batches of equal size they fill
     for _, own in groupby(pairs, key=lambda pair: (pair.speaker or pair.audio) if by_speaker else pair.audio):
         for pair in own:
             if len(batches[-1]) >= MOST_IN_BATCH:
                 batches.append([])
             batches[-1].append(pair)
-        if len(batches[-1]) >= BATCH:
+            ended += 1
+        if ended * count // len(pairs) > full:
+            full = ended * count // len(pairs)
             batches.append([])
     return [batch for batch in batches if batch]
 
@@ -178,13 +186,11 @@ def _load(model: str, device: str, precision: Precision = "float32") -> PhoneLab
     return _loaded[model, device, precision]
 
 
-def _count_workers(labeler: PhoneLabeler, batches: list[list[Pair]]) -> int:
+def _count_workers(labeler: PhoneLabeler, recordings: int) -> int:
     """A process for each core where there are many recordings; on a GPU one, since a forked one could not use it."""
     from phonechain.app.settings import cores
 
-    if labeler.device_.type != "cpu" or sum(map(len, batches)) < MANY:
-        return 1
-    return min(cores(), len(batches))
+    return 1 if labeler.device_.type != "cpu" or recordings < MANY else cores()
 
 
 def _label_batch(task: Task, pairs: list[Pair]) -> Outcome:

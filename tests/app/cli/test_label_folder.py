@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import shutil
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from phonechain.app.cli import label_folder as folders
 from phonechain.app.cli import main
 from phonechain.app.labelling import conversion
 from phonechain.features import annotation as notation
+from phonechain.features.corpora.folder import Pair
 from phonechain.features.corpora.folder import pairs as pair_folder
 from tests.app.labelling.test_sequences import TWO
 
@@ -302,4 +304,17 @@ def test_a_speaker_stays_in_one_batch(tmp_path: Path, monkeypatch: pytest.Monkey
     assert stems(by_speaker=False) == ["ab", "cd"]
     assert stems(by_speaker=True) == ["abc", "d"]
     monkeypatch.setattr(folders, "MOST_IN_BATCH", 2)
-    assert stems(by_speaker=True) == ["ab", "cd"]
+    assert stems(by_speaker=True) == ["ab", "c", "d"]
+
+
+@pytest.mark.parametrize(("count", "workers"), [(600, 2), (601, 2), (75, 2), (48, 2), (130, 4), (3, 2)])
+def test_workers_get_as_many_batches_of_about_the_same_size(count: int, workers: int) -> None:
+    pairs = [Pair(Path(f"{n:04d}.wav"), [], speaker=f"speaker{n // 20}") for n in range(count)]
+    alone = folders._make_batches(pairs, by_speaker=False, workers=workers)
+    assert [pair for batch in alone for pair in batch] == pairs
+    sizes = [len(batch) for batch in alone]
+    assert max(sizes) - min(sizes) <= 1
+    assert len(sizes) % workers == 0 or count < workers * 2
+    speakers = folders._make_batches(pairs, by_speaker=True, workers=workers)
+    assert [pair for batch in speakers for pair in batch] == pairs
+    assert all(a[-1].speaker != b[0].speaker for a, b in pairwise(speakers))
