@@ -149,11 +149,10 @@ def main() -> int:
         print(f"{asked.recordings} recordings, {segments} segments, {seconds / 60:.1f} minutes; start taken off\n")
         print("| command | cores | seconds | segments/s | times real time | ms per file | start, s |")
         print("|---|---|---|---|---|---|---|")
+        label = ("label", "IN", "--format", "textgrid", "--out", "OUT", "--model")
         commands = [
-            *(
-                (f"label, {model}", ("label", "IN", "--model", model, "--format", "textgrid", "--out", "OUT"))
-                for model in asked.model
-            ),
+            *((f"label, {model}", (*label, model)) for model in asked.model),
+            ("label, default, bfloat16", (*label, "default", "--precision", "bfloat16")),
             ("convert to CSV", ("convert", "IN", "OUT", "--to", "csv")),
             ("check", ("check", "IN")),
         ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -82,6 +82,20 @@ def load_model(model: str, device: str = "cpu", precision: Precision = "float32"
     from phonechain.model.labeler import PhoneLabeler
 
     return PhoneLabeler.load(path, device=device, precision=precision)
+
+
+def keep_freed_memory() -> None:
+    """Let glibc keep up to 256 MB of freed memory for the arrays of the next batch; with another C library nothing happens.
+
+    Otherwise it returns each large array to the system, whose fresh pages took up to a tenth of the time of a folder.
+    """
+    import ctypes
+
+    trim_threshold, mmap_threshold = -1, -3  # of malloc.h
+    with suppress(OSError, TypeError, AttributeError):
+        library = ctypes.CDLL(None)
+        library.mallopt(trim_threshold, 1 << 28)
+        library.mallopt(mmap_threshold, 1 << 25)
 
 
 def note_precision(labeler: PhoneLabeler) -> tuple[Notice, ...]:

@@ -182,6 +182,7 @@ def _load(model: str, device: str, precision: Precision = "float32") -> PhoneLab
         from phonechain.app.labelling.batcher import set_threads
 
         set_threads(1)  # further ones would be of no use to batches of this size, and do not survive a fork
+        common.keep_freed_memory()
         _loaded[model, device, precision] = common.load_model(model, device, precision)
     return _loaded[model, device, precision]
 

@@ -25,5 +25,5 @@ def local_table(edge: Tensor, shared: Tensor | None = None) -> tuple[Tensor, Ten
     """([j, k, N] exp of the local log-potentials less their maximum, times `shared` [j, k] if given; [N] that maximum)."""
     turned = edge.permute(1, 2, 0).contiguous()  # no copy where the factor made it in this order
     top = turned.flatten(0, 1).amax(0)
-    table = torch.exp(turned - top)
+    table = torch.sub(turned, top).exp_()
     return (table if shared is None else table.mul_(shared[:, :, None])), top
