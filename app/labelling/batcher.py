@@ -222,11 +222,13 @@ class Batcher:
                 line.wake.clear()
                 await line.wake.wait()
                 continue
-            before = len(line.waiting)
-            batch = line.take(self.settings.batch_segments)
-            self.shared.waiting[self._me] -= before - len(line.waiting)
+            assert self._pool is not None
+            async with self._pool.count_long() if line is self._lines[True] else contextlib.nullcontext():
+                before = len(line.waiting)
+                batch = line.take(self.settings.batch_segments)
+                self.shared.waiting[self._me] -= before - len(line.waiting)
+                outcomes = await loop.run_in_executor(line.pool, _label_batch, batch) if batch else []
             if batch:
-                outcomes = await loop.run_in_executor(line.pool, _label_batch, batch)
                 for item, outcome in zip(batch, outcomes, strict=True):
                     _set_outcome(item.answer, outcome)
                 spent = next((outcome.model for outcome in outcomes if isinstance(outcome, LabelledUtterance)), None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from phonechain.app import samples
+from phonechain.app.labelling import lanes
 from phonechain.app.labelling.lanes import DELAY, LONG, FairThreads, estimate_seconds
 from phonechain.features.audio.raw import RawFormat
 
@@ -91,6 +93,91 @@ def test_long_work_comes_to_its_turn_beside_endless_short_work() -> None:
         await asyncio.gather(*busy)
 
     assert DELAY * (LONG + 1) < 5
+    running(work)
+
+
+class Overlap:
+    """How many tasks ran at once at most; each waits until `wanted` do, or until it has been alone for a while."""
+
+    def __init__(self, wanted: int) -> None:
+        self.most, self._now, self._lock = 0, 0, threading.Lock()
+        self._all = threading.Barrier(wanted)
+
+    def work(self, seconds: float) -> None:
+        with self._lock:
+            self._now += 1
+            self.most = max(self.most, self._now)
+        with contextlib.suppress(threading.BrokenBarrierError):
+            self._all.wait(seconds)
+        with self._lock:
+            self._now -= 1
+
+
+@pytest.mark.parametrize("beside", [True, False])
+def test_one_core_is_left_to_short_work_while_it_comes(beside: bool) -> None:
+    """Two threads, long work in one of them and in a thread outside: both at once where no short work comes, and only there."""
+    overlap = Overlap(2)
+
+    async def work(fair: FairThreads) -> None:
+        over = False
+
+        async def keep_busy() -> None:
+            while not over:
+                await fair.run(0.0, sum, range(1000))
+                await asyncio.sleep(0.001)
+
+        async def outside() -> None:
+            async with fair.count_long():
+                await asyncio.to_thread(overlap.work, 0.02 if beside else 60)
+
+        busy = asyncio.create_task(keep_busy()) if beside else None
+        await asyncio.sleep(0)
+        for outside_first in (True, False):
+            begun = asyncio.create_task(outside())
+            if outside_first:
+                await asyncio.sleep(0)
+            await asyncio.gather(begun, fair.run(LONG + 1, overlap.work, 0.02 if beside else 60))
+        over = True
+        if busy is not None:
+            await busy
+
+    running(work)
+    assert overlap.most == (1 if beside else 2)
+
+
+def test_long_work_starts_when_no_short_work_comes_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though nothing ends meanwhile that would look for what may start."""
+    monkeypatch.setattr(lanes, "LATELY", 0.05)
+    gate = threading.Event()
+
+    async def work(fair: FairThreads) -> None:
+        held = fair.run(LONG + 1, gate.wait, 120)
+        assert await fair.run(0.0, abs, -1) == 1
+        async with fair.count_long():
+            gate.set()
+        assert await held
+
+    running(work)
+
+
+def test_long_work_outside_that_is_given_up_takes_no_turn() -> None:
+    gate = threading.Event()
+
+    async def work(fair: FairThreads) -> None:
+        async def outside() -> None:
+            async with fair.count_long():
+                pass
+
+        held = fair.run(LONG + 1, gate.wait, 120)
+        assert await fair.run(0.0, abs, -1) == 1
+        given_up = asyncio.create_task(outside())
+        await asyncio.sleep(0)
+        given_up.cancel()
+        gate.set()
+        assert await held
+        await outside()
+        assert await fair.run(LONG + 1, abs, -2) == 2
+
     running(work)
 
 
