@@ -197,7 +197,7 @@ def _count_workers(labeler: PhoneLabeler, recordings: int) -> int:
 def _label_batch(task: Task, pairs: list[Pair]) -> Outcome:
     """Read, label and write some recordings; what cannot be used is left out."""
     from phonechain.app.labelling.pipeline import label_sequences
-    from phonechain.app.labelling.speakers import number_speakers
+    from phonechain.app.labelling.speakers import find_normalisation, number_speakers
 
     labeler, outcome = _load(task.model, task.device, task.precision), Outcome(len(pairs))
     work = _prepare(task, pairs, labeler, outcome)
@@ -213,8 +213,9 @@ def _label_batch(task: Task, pairs: list[Pair]) -> Outcome:
         support=task.ranked,
         **task.decoding,
     )
-    for ready in tiers:
-        ready.normalised = task.mode
+    for ready, owner in zip(tiers, owners, strict=True):
+        speaker = None if task.all_speakers else work[owner].pair.speaker
+        ready.normalised = find_normalisation(task.mode, speaker)
         ready.notices += common.note_precision(labeler)
     for n, one in enumerate(work):
         own = [k for k, owner in enumerate(owners) if owner == n]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,13 @@ from phonechain.app.labelling import pipeline
 from phonechain.app.labelling.extras import Extras
 from phonechain.app.labelling.pipeline import Gaps
 from phonechain.app.labelling.sequences import describe
-from phonechain.app.labelling.speakers import list_speaker_inputs, number_speakers, prepare_speakers, render
+from phonechain.app.labelling.speakers import (
+    find_normalisation,
+    list_speaker_inputs,
+    number_speakers,
+    prepare_speakers,
+    render,
+)
 from phonechain.app.schemas.classify import folding_to_json, gaps_to_json, segment_to_json
 from phonechain.app.storage.tables import Job
 from phonechain.app.storage.workspace import Workspace
@@ -30,7 +36,9 @@ if TYPE_CHECKING:
     from phonechain.model.labeler import PhoneLabeler
 
 BATCH = 16
-"""Utterances labelled at once: few enough that a cancel is heard soon."""
+"""Utterances labelled at once, at least: all of a speaker that follow each other are."""
+MOST_SECONDS = 3 * 3600.0
+"""Sound labelled at once, about: a speaker with more is normalised in parts."""
 
 
 def run(workspace: Workspace, job: Job, lines: Sequence[Line], files: Files, still_wanted: Throttle) -> Part:
@@ -42,14 +50,16 @@ def run(workspace: Workspace, job: Job, lines: Sequence[Line], files: Files, sti
     known_speakers = not options.get("all_speakers", False)
     mode = labeler.normalisation(options.get("normalise"), known_speakers=known_speakers)
     part = Part()
-    for at in range(0, len(lines), BATCH):
-        ready: list[tuple[Line, list[Prepared]]] = []
-        for line in lines[at : at + BATCH]:
-            still_wanted()
-            try:
-                ready.append((line, _prepare(line, files, labeler, options)))
-            except (PhonechainError, OSError) as error:
-                part.errors.append(execution.make_file_error(job.id, line.index, line.id, error))
+
+    def prepare(line: Line) -> list[Prepared] | None:
+        still_wanted()
+        try:
+            return _prepare(line, files, labeler, options)
+        except (PhonechainError, OSError) as error:
+            part.errors.append(execution.make_file_error(job.id, line.index, line.id, error))
+            return None
+
+    for ready in _batches(lines, prepare, by_speaker=mode == "speaker" and known_speakers):
         tiers = [one for _, own in ready for one in own]
         groups = number_speakers(line.speaker if known_speakers else None for line, own in ready for _ in own)
         answers = pipeline.label_sequences(
@@ -78,10 +88,29 @@ def run(workspace: Workspace, job: Job, lines: Sequence[Line], files: Files, sti
                 continue
             part.files += made
             for (one, labels), more in zip(labelled, described or [{}] * len(own), strict=True):
+                one.normalised = find_normalisation(mode, line.speaker if known_speakers else None)
                 part.add_row(_row(line, one, labels, more, entropy=options.get("entropy", False)))
                 part.segments += len(labels)
     still_wanted.action()
     return part
+
+
+def _batches(
+    lines: Iterable[Line], prepare: Callable[[Line], list[Prepared] | None], *, by_speaker: bool
+) -> Iterator[list[tuple[Line, list[Prepared]]]]:
+    """The lines that can be prepared, in batches; with `by_speaker`, those of a speaker that follow each other in one."""
+    batch: list[tuple[Line, list[Prepared]]] = []
+    seconds = 0.0
+    for line in lines:
+        goes_on = by_speaker and bool(batch) and line.speaker is not None and line.speaker == batch[-1][0].speaker
+        if (len(batch) >= BATCH and not goes_on) or seconds > MOST_SECONDS:
+            yield batch
+            batch, seconds = [], 0.0
+        if (own := prepare(line)) is not None:
+            batch.append((line, own))
+            seconds += own[0].duration
+    if batch:
+        yield batch
 
 
 def _prepare(line: Line, files: Files, labeler: PhoneLabeler, options: dict[str, Any]) -> list[Prepared]:
@@ -126,6 +155,7 @@ def _row(
             segment_to_json(segment, entropy=entropy, lone=False)
             for segment in pipeline.insert_skipped(prepared, labelled)
         ],
+        "normalised": prepared.normalised,
         **folding_to_json(prepared.comparison),
         "gaps": gaps_to_json(prepared.gaps, len(prepared.starts) + 1),
         **more,

@@ -12,7 +12,7 @@ from phonechain.app.jobs import execution, repository
 from phonechain.app.jobs.outage import Throttle, retry_database
 from phonechain.app.jobs.parts import Part, store
 from phonechain.app.storage import references
-from phonechain.app.storage.tables import Job, Shard
+from phonechain.app.storage.tables import Corpus, Job, Shard
 from phonechain.app.storage.workspace import Workspace
 
 
@@ -31,8 +31,8 @@ def run_part(workspace: Workspace, id: str, number: int) -> None:
     execution.limit_threads()
     with workspace.db.read() as session:
         corpus = corpora.get(session, spec["corpus"])
-    size = spec["part"]
-    lines = list(contents.read_lines(workspace, corpus, number * size, size))
+    # a job that was taken by an earlier version does not say whether speakers stay whole
+    lines = read_part(workspace, corpus, number, spec["part"], whole_speakers=spec.get("whole_speakers", False))
     still_wanted = Throttle(lambda: repository.check_wanted(workspace.db, id))
     part = _work(workspace, job, lines, contents.open_files(workspace, corpus), still_wanted)
     with references.hold_blobs(workspace) as holds:
@@ -42,6 +42,32 @@ def run_part(workspace: Workspace, id: str, number: int) -> None:
         )
         stored = workspace.store.size(digest)
         retry_database(repository.finish_shard, workspace.db, made, part.errors, spec["total"], stored)
+
+
+def read_part(workspace: Workspace, corpus: Corpus, number: int, size: int, *, whole_speakers: bool) -> list[Line]:
+    """The lines of a part, `size` of them.
+
+    With `whole_speakers`, a part neither begins nor ends within the lines of a speaker, if these are at most `size`: it has up
+    to twice as many then, or none. Lines go to this part or, those at its beginning, to the one before.
+    """
+    first = number * size
+    before = max(0, first - 1) if whole_speakers else first
+    lines = list(
+        contents.read_lines(workspace, corpus, before, first - before + (2 * size if whole_speakers else size))
+    )
+    if not whole_speakers:
+        return lines
+    speakers = [line.speaker for line in lines]
+    begin = _next_speaker(speakers, first - before, size)
+    return lines[begin : _next_speaker(speakers, first - before + size, size)]
+
+
+def _next_speaker(speakers: Sequence[str | None], at: int, most: int) -> int:
+    """The first place from `at` on where another speaker begins, or the end; `at` where there is none within `most`."""
+    for place in range(at, at + most):
+        if place <= 0 or place >= len(speakers) or speakers[place] is None or speakers[place] != speakers[place - 1]:
+            return place
+    return at
 
 
 def _work(workspace: Workspace, job: Job, lines: Sequence[Line], files: Files, still_wanted: Throttle) -> Part:

@@ -81,7 +81,8 @@ def spec_of(
         options = {"decode": asked.decode, "map": asked.map}
         return {**common, "split": asked.split, "drop": asked.drop, "options": options}
     if isinstance(asked, LabelJob):
-        return {**common, "options": _label_options(asked, corpus, settings), **_count_parts(corpus, settings)}
+        options, parts = _label_options(asked, corpus, settings), _count_parts(corpus, settings)
+        return {**common, "options": options, **parts, "whole_speakers": not asked.all_speakers}
     assert_never(asked)
 
 

@@ -59,6 +59,11 @@ def number_speakers(names: Iterable[str | None]) -> list[int]:
     return [numbers.setdefault(name or at, len(numbers)) for at, name in enumerate(names)]
 
 
+def find_normalisation(mode: Mode, speaker: str | None) -> Mode:
+    """Over what a recording's features are normalised in this mode: where nothing says who speaks, over it alone."""
+    return "recording" if mode == "speaker" and speaker is None else mode
+
+
 def list_speaker_inputs(tiers: Sequence[Prepared], groups: Sequence[int], n: int, mode: Mode) -> list[Inputs]:
     """What tier `n` was normalised with: the others of its speaker, by `groups`."""
     if mode != "speaker":

@@ -123,10 +123,10 @@ def _get_line(workspace: Workspace, corpus: Corpus, place: int) -> Line:
 
 def _read_row(workspace: Workspace, job: Job, line: Line) -> dict[str, Any]:
     """The answer of a job to one utterance. Raises NoResult."""
-    part = next(
-        (p for p in queries.list_shards(workspace.db, job.id) if p.number == line.index // job.spec["part"]), None
-    )
-    if part is not None:
+    number = line.index // job.spec["part"]
+    for part in queries.list_shards(workspace.db, job.id):
+        if part.number not in (number, number - 1):  # the one before, if it ends with this line's speaker
+            continue
         with zipfile.ZipFile(workspace.store.local(part.blob)) as file, file.open(ROWS) as rows:
             for text in rows:
                 row: dict[str, Any] = json.loads(text)

@@ -111,8 +111,9 @@ class LabelJob(_JobOptions, FurtherAnswers):
     decode: Literal["posterior", "viterbi"] = "posterior"
     normalise: Literal["model", "recording", "speaker"] | None = Field(
         None,
-        description="How to normalise features: over each `speaker`'s recordings, over each `recording`, or by the training "
-        "set alone (`model`). Default: the first of these that the model was trained for.",
+        description="How to normalise features: over each `speaker`'s recordings (each recording where the corpus names no "
+        "speaker), over each `recording`, or by the training set alone (`model`). Default: the first of these that the model "
+        "was trained for.",
     )
     fix: bool = Field(False, description="Sort the segments and remove overlaps up to 10 ms.")
     on_bad_segment: Literal["refuse", "skip"] | None = Field(

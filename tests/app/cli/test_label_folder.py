@@ -318,3 +318,12 @@ def test_workers_get_as_many_batches_of_about_the_same_size(count: int, workers:
     speakers = folders._make_batches(pairs, by_speaker=True, workers=workers)
     assert [pair for batch in speakers for pair in batch] == pairs
     assert all(a[-1].speaker != b[0].speaker for a, b in pairwise(speakers))
+
+
+def test_recordings_of_unknown_speakers_are_normalised_alone_and_say_so(tmp_path: Path) -> None:
+    root, out = tmp_path / "in", tmp_path / "out"
+    put(root, "a")
+    put(root, "b")
+    for asked in ([], ["--normalise", "speaker"]):
+        assert main(["label", str(root), "--out", str(out), "--format", "json", *asked]) == 0
+        assert {json.loads((out / f"{name}.json").read_text())["normalised"] for name in "ab"} == {"recording"}
