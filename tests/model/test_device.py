@@ -96,6 +96,24 @@ def test_a_run_is_resumed_on_either_device(name: str, first: str, second: str, t
         np.testing.assert_allclose(p, q, atol=1e-4, rtol=0)
 
 
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow) if n.startswith("blstm") else n for n in preset_names()]
+)
+def test_a_preset_is_resumed_on_a_gpu_to_the_bit(name: str, gpu: Gpu, tmp_path: Path) -> None:
+    whole = make(name, "cuda", 2).fit_featurised(TRAIN, DEV)
+
+    def end_after_an_epoch(event: Progress) -> None:
+        if event.stage == "epoch":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        make(name, "cuda", 2).fit_featurised(TRAIN, DEV, run_dir=tmp_path, progress=end_after_an_epoch)
+    resumed = make(name, "cuda", 2).fit_featurised(TRAIN, DEV, run_dir=tmp_path)
+    assert [row["epoch"] for row in resumed.history_.epochs] == [1, 2]
+    for p, q in zip(resumed.posteriors(inputs_of(DEV))[0], whole.posteriors(inputs_of(DEV))[0], strict=True):
+        np.testing.assert_array_equal(p, q)
+
+
 def test_a_model_of_the_cpu_is_trained_further_on_a_gpu_and_keeps_its_place(gpu: Gpu) -> None:
     base = make("spn-lc-crf", "cuda", 1).fit_featurised(TRAIN, DEV)
     made = make("spn-lc-crf", "cpu", 1).fit_featurised(TRAIN, DEV, base=base)
