@@ -1,7 +1,7 @@
 """The settings of a preset on the command line: `--set KEY=VALUE`, and what each key means.
 
-A key is `training.l2`, `model.bigram` or `model.factors.0.dropout`; the first word may be left out. Types, defaults and
-descriptions come from the settings' own classes (`phonechain.model.settings`).
+A key is `training.l2`, `model.bigram`, `model.factors.0.dropout` or `features.engine`; the first word may be left out, except
+`features`. Types, defaults and descriptions come from the settings' own classes (`phonechain.model.settings`).
 """
 
 from __future__ import annotations
@@ -20,9 +20,13 @@ from phonechain.app.cli.options import split_assignment
 from phonechain.features.errors import SettingsError
 
 if TYPE_CHECKING:
+    from phonechain.features.feature_settings import FeatureSettings
     from phonechain.model.labeler import PhoneLabeler
     from phonechain.model.presets import Preset
     from phonechain.model.segmental.settings import SegmentalPreset
+
+
+FEATURES = "features."
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,6 +74,28 @@ def apply_changes(preset_name: str, changes: Sequence[str], base: PhoneLabeler |
     return preset
 
 
+def split_features(changes: Sequence[str]) -> tuple[list[str], FeatureSettings | None]:
+    """The changes of other settings, and the feature settings that `features.KEY=VALUE` gives; None without such a change.
+
+    Raises:
+        SettingsError: no such setting, one that follows from the encoder, or a value that it cannot have.
+    """
+    from phonechain.features.feature_settings import FeatureSettings
+    from phonechain.model.settings import from_dict
+
+    others, given = [], {}
+    names = [setting.key for setting in list_features()]
+    for change in changes:
+        key, value = split_assignment(change)
+        if not key.startswith(FEATURES):
+            others.append(change)
+        elif key in names:
+            given[key.removeprefix(FEATURES)] = value
+        else:
+            raise SettingsError(f"--set {key}: expected one of {', '.join(names)}", pointer=key, value=key)
+    return others, from_dict(FeatureSettings, given) if given else None
+
+
 def _group_of(name: str, preset: Preset) -> str | None:
     """The part of a preset, training or model, that has a setting of that name; None where neither has."""
     for group in ("training", "model"):
@@ -107,6 +133,15 @@ def list_settings(preset: Preset | SegmentalPreset | None = None) -> list[Settin
     model: Any = ModelSettings() if preset is None else preset.model
     training: Any = TrainingSettings() if preset is None else preset.training
     return [*_iterate_rows(training, "training.", preset is None), *_iterate_rows(model, "model.", preset is None)]
+
+
+def list_features() -> list[Setting]:
+    """The feature settings that can be chosen; whether frames and the 92 features are read follows from the encoder."""
+    from phonechain.features.feature_settings import FeatureSettings
+
+    given = {FEATURES + field.name for field in dataclasses.fields(FeatureSettings) if field.init}
+    rows = _iterate_rows(FeatureSettings(), FEATURES, general=True)
+    return [row for row in rows if row.key in given - {f"{FEATURES}pooled", f"{FEATURES}bands"}]
 
 
 def _iterate_rows(settings: Any, prefix: str, general: bool) -> Iterator[Setting]:
@@ -176,10 +211,10 @@ def describe_settings() -> str:
     """Every key with its type, default and meaning, for `--help`."""
     lines = [
         "Settings for --set. A preset changes some of the defaults: `phonechain presets NAME` shows its values; N is",
-        "the number of a factor from 0, and the first word of a key may be left out.",
+        "the number of a factor from 0, and the first word of a key may be left out, except features.",
         "",
     ]
-    for setting in list_settings():
+    for setting in [*list_settings(), *list_features()]:
         lines.append(f"  {setting.key} ({setting.type}; default {setting.value})")
         lines += textwrap.wrap(setting.meaning, 110, initial_indent="      ", subsequent_indent="      ")
     return "\n".join(lines)

@@ -182,17 +182,20 @@ def _make_labeler(
     preset: str, changes: list[str], base: PhoneLabeler | None, drop: list[str] | None, card: dict[str, str]
 ) -> tuple[PhoneLabeler, TrainingSettings]:
     """The labeler of a preset with changed settings, to start from `base`, and how it trains. Raises SettingsError."""
-    from phonechain.app.cli.preset_settings import apply_changes
+    from phonechain.app.cli.preset_settings import apply_changes, split_features
 
+    changes, features = split_features(changes)
     settings = apply_changes(preset, changes, base)
     from phonechain.model.labeler import PhoneLabeler
     from phonechain.model.presets import AUTO
 
+    if features is not None and (base is not None or settings.name == AUTO):
+        raise SettingsError("--set features: not available with --base or the preset auto, which keep the base's")
     labeler = PhoneLabeler(
         settings.name,
         model=None if settings.name == AUTO else settings.model,
         training=settings.training,
-        features=base.features_ if base is not None else None,
+        features=base.features_ if base is not None else features,
         drop=drop or (base.drop if base is not None else ()),
         **card,
     )

@@ -15,8 +15,10 @@ from typer.testing import CliRunner
 
 from phonechain.app import samples
 from phonechain.app.cli import app, main
-from phonechain.app.cli.preset_settings import apply_changes, list_settings
+from phonechain.app.cli.preset_settings import apply_changes, list_features, list_settings, split_features
 from phonechain.features import annotation as notation
+from phonechain.features.errors import SettingsError
+from phonechain.features.feature_settings import FeatureSettings
 from phonechain.model.presets import preset, preset_names
 
 ROOT = Path(__file__).parents[3]
@@ -253,8 +255,8 @@ def test_the_demo_prints_posteriors_and_a_command(capfd: pytest.CaptureFixture[s
 def test_every_setting_is_explained(capfd: pytest.CaptureFixture[str]) -> None:
     """By `train --help`, and with the values of a preset by `presets NAME`."""
     result = CliRunner().invoke(app, ["train", "--help"])
-    rows = list_settings()
-    assert {row.key for row in rows} >= {"training.l2", "model.bigram", "model.factors.N.dropout"}
+    rows = [*list_settings(), *list_features()]
+    assert {row.key for row in rows} >= {"training.l2", "model.bigram", "model.factors.N.dropout", "features.engine"}
     for row in rows:
         assert row.meaning, f"{row.key} is missing in the docstring of its class"
         assert f"  {row.key} ({row.type}; default {row.value})\n" in result.output
@@ -283,6 +285,27 @@ def test_the_optimizer_brings_its_steps_unless_they_are_given(changes: list[str]
     assert (training.optimizer, training.batch, training.learning_rate, training.ngram_rate) == ("sgd", 1, 0.2, 1)
     assert training.l2 == 0.1
     assert apply_changes("spn-lc-crf", ["optimizer=adam"]) == preset("spn-lc-crf")
+
+
+def test_feature_settings_can_be_set() -> None:
+    changes = ["l2=0.1", "features.engine=librosa", "features.fmax=7000"]
+    others, features = split_features(changes)
+    assert (others, features) == (["l2=0.1"], FeatureSettings(engine="librosa", fmax=7000))
+    assert split_features(others) == (others, None)
+    printed = [f"{row.key}={row.value}" for row in list_features()]
+    assert split_features(printed) == ([], FeatureSettings())
+    for wrong, message in {
+        "features.engine=numpy": "expected engine to be one of native, librosa, got 'numpy'",
+        "features.rate=fast": "expected rate to be of type int, got 'fast'",
+        "features.bands=40": "--set features.bands: expected one of features.rate, ",
+    }.items():
+        with pytest.raises(SettingsError, match=message):
+            split_features([wrong])
+    for start in (["--base", "default"], ["--preset", "auto"]):
+        with pytest.raises(SettingsError, match="not available with --base or the preset auto"):
+            CliRunner().invoke(
+                app, ["train", str(ROOT / "samples"), *start, "--set", "features.lifter=22"], catch_exceptions=False
+            )
 
 
 # ---------------------------------------------------------------------------------------------------- training
