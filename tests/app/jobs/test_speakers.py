@@ -76,8 +76,9 @@ def test_parts_have_every_line_once_and_whole_speakers(seed: int, tmp_path: Path
     assert [line.index for part in parts for line in part] == list(range(len(lines)))
     runs = {name: max(_runs(speakers, name)) for name in speakers if name is not None}
     for one, other in pairwise([part for part in parts if part]):
-        if one[-1].speaker == other[0].speaker is not None:
-            assert runs[one[-1].speaker] > size
+        speaker = one[-1].speaker
+        if speaker is not None and speaker == other[0].speaker:
+            assert runs[speaker] > size
     plain = [read_part(workspace, corpus, number, size, whole_speakers=False) for number in range(count)]
     assert [len(part) for part in plain[:-1]] == [size] * (count - 1)
 
