@@ -140,6 +140,13 @@ class Settings(BaseSettings):
         "Where models label and train, here and in the service's workers: `cpu`, `cuda`, `cuda:N`, or `auto`, a GPU where torch "
         "can use one, else the CPU. Of alignment, the network is computed there.",
     )
+    precision: Literal["float32", "bfloat16"] = _setting(
+        "float32",
+        "format",
+        "Of the numbers that labelling models multiply, in requests and, unless a job says otherwise, in jobs. In `bfloat16` "
+        "recurrent models take 0.7 of the time on processors with units for it, and posteriors move by up to 0.01; every answer "
+        "says so.",
+    )
     data: Path | None = _setting(
         None,
         "path",

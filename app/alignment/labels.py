@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from phonechain.app.labelling import pipeline as labelling
 from phonechain.features.audio.reader import Audio
+from phonechain.features.errors import Notice
 
 if TYPE_CHECKING:
     from phonechain.app.labelling.pipeline import Prepared
@@ -26,6 +27,7 @@ class Labels:
     model: str
     version: str
     segments: Sequence[LabelledSegment]
+    notices: tuple[Notice, ...] = ()
 
 
 def prepare(labeler: PhoneLabeler, audio: Audio, answer: Alignment | Recognition) -> Prepared:

@@ -98,14 +98,6 @@ def keep_freed_memory() -> None:
         library.mallopt(mmap_threshold, 1 << 25)
 
 
-def note_precision(labeler: PhoneLabeler) -> tuple[Notice, ...]:
-    """What an answer says about the precision of its model's products, if it is not the usual one."""
-    precision = labeler.model_.network.precision
-    if precision == "float32":
-        return ()
-    return (Notice("precision-reduced", f"the model multiplied in {precision}; posteriors may move by 0.01", "model"),)
-
-
 def model_path(model: str) -> Path:
     """The file itself, or that of the shipped model of this name.
 

@@ -8,7 +8,7 @@ import shutil
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -176,6 +176,10 @@ def label(
     ] = None,
     gaps: options.Gaps = "across",
     max_gap: options.MaxGap = 0.2,
+    precision: Annotated[
+        Literal["float32", "bfloat16"] | None,
+        typer.Option(help="Of the numbers that the model multiplies. Default: as the service is set."),
+    ] = None,
     out: Out = None,
     wait: Wait = False,
     url: Url = URL,
@@ -186,7 +190,7 @@ def label(
     options.check_options(gaps=gaps, max_gap=max_gap, on_bad_segment=on_bad_segment or "refuse")
     labelling = {
         "fix": fix, "on_bad_segment": on_bad_segment, "gaps": gaps, "max_gap": max_gap, "all_speakers": all_speakers,
-        "sequences": sequences, "words": words, "hidden": hidden,
+        "sequences": sequences, "words": words, "hidden": hidden, "precision": precision,
     }  # fmt: skip
     with _client(url, key) as client:
         id = _corpus_id(client, corpus, tier=tier, on_bad_segment=on_bad_segment, fix="true" if fix else None)

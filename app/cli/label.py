@@ -154,6 +154,7 @@ def label(
         raise SettingsError(f"--format: expected json{'' if hidden else ' or table'} with these options, got {form}")
     labeler = common.load_model(model, device, precision)
     support = bool(doubtful) or table is not None
+    from phonechain.app.labelling.pipeline import note_precision
     from phonechain.app.labelling.sequences import describe
 
     if all_speakers:
@@ -161,7 +162,7 @@ def label(
     else:
         labelled_tiers = [label_files(labeler, audio, segments, normalise=normalise, support=support, **checked)]
     for ready, _ in labelled_tiers:
-        ready.notices += common.note_precision(labeler)
+        ready.notices += note_precision(labeler.model_)
     common.warn(dict.fromkeys(notice for ready, _ in labelled_tiers for notice in ready.notices))
     more = (
         [describe(labeler, ready, own, extras, normalise=normalise) for ready, own in labelled_tiers] if extras else []

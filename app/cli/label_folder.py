@@ -196,7 +196,7 @@ def _count_workers(labeler: PhoneLabeler, recordings: int) -> int:
 
 def _label_batch(task: Task, pairs: list[Pair]) -> Outcome:
     """Read, label and write some recordings; what cannot be used is left out."""
-    from phonechain.app.labelling.pipeline import label_sequences
+    from phonechain.app.labelling.pipeline import label_sequences, note_precision
     from phonechain.app.labelling.speakers import find_normalisation, number_speakers
 
     labeler, outcome = _load(task.model, task.device, task.precision), Outcome(len(pairs))
@@ -216,7 +216,7 @@ def _label_batch(task: Task, pairs: list[Pair]) -> Outcome:
     for ready, owner in zip(tiers, owners, strict=True):
         speaker = None if task.all_speakers else work[owner].pair.speaker
         ready.normalised = find_normalisation(task.mode, speaker)
-        ready.notices += common.note_precision(labeler)
+        ready.notices += note_precision(labeler.model_)
     for n, one in enumerate(work):
         own = [k for k, owner in enumerate(owners) if owner == n]
         labelled = [(tiers[k], batch[k]) for k in own]

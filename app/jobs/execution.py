@@ -14,6 +14,7 @@ from phonechain.app.storage.workspace import Workspace
 from phonechain.features.errors import PhonechainError
 
 if TYPE_CHECKING:
+    from phonechain.model.device import Precision
     from phonechain.model.labeler import PhoneLabeler
     from phonechain.model.segmental.aligner import PhoneAligner
 
@@ -29,10 +30,11 @@ def limit_threads() -> None:
 
 
 @lru_cache(maxsize=MOST_MODELS)
-def _load_labeler(blobs: str, folder: str, digest: str) -> PhoneLabeler:
+def _load_labeler(blobs: str, folder: str, digest: str, precision: Precision) -> PhoneLabeler:
     from phonechain.model.labeler import PhoneLabeler
 
-    return PhoneLabeler.load(Workspace("", blobs, folder).store.local(digest), device=device())
+    path = Workspace("", blobs, folder).store.local(digest)
+    return PhoneLabeler.load(path, device=device(), precision=precision)
 
 
 def device() -> str:
@@ -40,9 +42,9 @@ def device() -> str:
     return os.environ.get(f"{PREFIX}DEVICE") or "auto"
 
 
-def load_labeler(workspace: Workspace, digest: str) -> PhoneLabeler:
+def load_labeler(workspace: Workspace, digest: str, precision: Precision = "float32") -> PhoneLabeler:
     """The model of a blob, loaded once a worker. Raises ModelFileError, FileNotFoundError."""
-    return _load_labeler(workspace.blobs, workspace.folder, digest)
+    return _load_labeler(workspace.blobs, workspace.folder, digest, precision)
 
 
 @lru_cache(maxsize=MOST_MODELS)

@@ -43,8 +43,9 @@ MOST_SECONDS = 3 * 3600.0
 
 def run(workspace: Workspace, job: Job, lines: Sequence[Line], files: Files, still_wanted: Throttle) -> Part:
     """The labels of the utterances of these lines. Raises Cancelled, Fenced."""
-    labeler, options = execution.load_labeler(workspace, job.spec["model"]["blob"]), job.spec["options"]
+    options = job.spec["options"]
     # A job that was taken by an earlier version has few of these.
+    labeler = execution.load_labeler(workspace, job.spec["model"]["blob"], options.get("precision", "float32"))
     extras = Extras(options.get("sequences", 0), options.get("words", False), options.get("hidden", False))
     # Tiers of several speakers are each a speaker's; nothing says whose recordings belong together.
     known_speakers = not options.get("all_speakers", False)
@@ -130,9 +131,12 @@ def _prepare(line: Line, files: Files, labeler: PhoneLabeler, options: dict[str,
         "recording": name_stem(line.audio),
     }
     if not options.get("all_speakers", False):
-        return [pipeline.prepare_utterance(audio, annotation, labeler.features_, tier=options["tier"], **common)]
-    tiers = prepare_speakers(labeler, audio, annotation, **common)
-    pipeline.check_count(sum(len(one.segments) for one in tiers), options["max_segments"])
+        tiers = [pipeline.prepare_utterance(audio, annotation, labeler.features_, tier=options["tier"], **common)]
+    else:
+        tiers = prepare_speakers(labeler, audio, annotation, **common)
+        pipeline.check_count(sum(len(one.segments) for one in tiers), options["max_segments"])
+    for one in tiers:
+        one.notices += pipeline.note_precision(labeler.model_)
     return tiers
 
 

@@ -100,6 +100,7 @@ def _label_options(asked: LabelJob, corpus: Corpus, settings: Settings) -> dict[
                 "words", "hidden",
             }
         ),
+        "precision": asked.precision or settings.precision,
         "max_seconds": settings.max_audio_seconds,
         "max_segments": settings.max_segments,
     }  # fmt: skip

@@ -187,6 +187,14 @@ def prepare_utterance(
     )
 
 
+def note_precision(model: PhoneModel) -> tuple[Notice, ...]:
+    """What an answer says about the precision of its model's products, if it is not the usual one."""
+    precision = model.network.precision
+    if precision == "float32":
+        return ()
+    return (Notice("precision-reduced", f"the model multiplied in {precision}; posteriors may move by 0.01", "model"),)
+
+
 def _change_rate(segmentation: Annotation, tier: Tier, rate: int) -> tuple[Annotation, Tier]:
     """An annotation that counts in samples without naming their rate, and its tier, at the rate of the recording (Hz)."""
     index = next(i for i, known in enumerate(segmentation.tiers) if known is tier)

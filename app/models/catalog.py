@@ -139,7 +139,9 @@ class Registry:
                     aligners[name] = AlignerEntry(name, path, settings.device)
                     _ = aligners[name].aligner  # a file that cannot be used stops the start
                 else:
-                    entries[name] = Entry(name, PhoneLabeler.load(path, device=settings.device))
+                    entries[name] = Entry(
+                        name, PhoneLabeler.load(path, device=settings.device, precision=settings.precision)
+                    )
             except ModelFileError as error:
                 where = "PHONECHAIN_MODEL" if name == DEFAULT else "PHONECHAIN_MODELS"
                 raise ModelFileError(f"{where}: {error}") from None
@@ -280,7 +282,9 @@ class ModelCatalog:
                 from phonechain.model.labeler import PhoneLabeler
 
                 file = self.workspace.store.local(row.blob)
-                entry = Entry(row.name, PhoneLabeler.load(file, device=self.settings.device))
+                known = self.settings
+                labeler = PhoneLabeler.load(file, device=known.device, precision=known.precision)
+                entry = Entry(row.name, labeler)
                 self._loaded[row.blob] = entry
                 while len(self._loaded) > MOST:
                     self._loaded.popitem(last=False)

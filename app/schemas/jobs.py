@@ -109,6 +109,11 @@ class LabelJob(_JobOptions, FurtherAnswers):
     )
     n_best: int = Field(1, ge=1, le=1000, description="Number of labels to list for each segment.")
     decode: Literal["posterior", "viterbi"] = "posterior"
+    precision: Literal["float32", "bfloat16"] | None = Field(
+        None,
+        description="Of the numbers that the model multiplies. With `bfloat16` posteriors move by up to 0.01, and each answer says "
+        "so. Default: as the service is set (`PHONECHAIN_PRECISION`).",
+    )
     normalise: Literal["model", "recording", "speaker"] | None = Field(
         None,
         description="How to normalise features: over each `speaker`'s recordings (each recording where the corpus names no "

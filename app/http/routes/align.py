@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 
 from fastapi import APIRouter, Request
 from starlette.datastructures import QueryParams
@@ -23,6 +24,7 @@ from phonechain.app.http.dependencies import ServicesDep
 from phonechain.app.http.uploads import File, Upload, parse_object, parse_options, receive, run_while_connected
 from phonechain.app.labelling.batcher import Slot
 from phonechain.app.labelling.lanes import TEXT_PER_SECOND, estimate_seconds
+from phonechain.app.labelling.pipeline import note_precision
 from phonechain.app.models.catalog import ModelCatalog
 from phonechain.app.problems.errors import InvalidRequest, UnknownModel
 from phonechain.app.schemas import align as schemas
@@ -149,7 +151,7 @@ async def _label(
     found = await services.batcher.label(
         entry, ready.inputs, ready.segments, n_best=N_BEST, decode="posterior", comparison=ready.comparison
     )
-    return Labels(entry.name, entry.version, found.labelled)
+    return Labels(entry.name, entry.version, found.labelled, note_precision(entry.model))
 
 
 def _while_wanted(slot: Slot) -> Progress:
@@ -225,6 +227,8 @@ def _response(
     format: str,
 ) -> Response:  # fmt: skip
     """The answer in the format that is asked for. Raises AnnotationError."""
+    if labels is not None:
+        done = replace(done, notices=(*done.notices, *labels.notices))
     if format == "json":
         return json_response(documents.to_json(name, aligner, done, labels))
     rate = sound.source_rate or sound.rate

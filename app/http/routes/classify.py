@@ -99,6 +99,7 @@ def prepare(asked: ClassifyRequest, entry: Entry, settings: Settings) -> Prepare
         known=model.label_set if not options.map else model.label_set.with_map(options.map),
     )
     ready.normalised = mode
+    ready.notices += labelling.note_precision(model)
     return ready
 
 

@@ -33,6 +33,7 @@ async def ready(services: ServicesDep) -> Ready:
     return Ready(
         models=[entry.name for entry in services.models.registry],
         device=services.models.registry.device,
+        precision=services.settings.precision,
         requests=sum(batcher.shared.in_progress),
         limit=batcher.settings.queue_size,
         parts=parts,

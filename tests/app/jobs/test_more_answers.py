@@ -100,3 +100,15 @@ def test_limits(own_service: Callable[..., Any]) -> None:
             answer = small.post("/jobs", files=files, data={"job": json.dumps({"kind": "label", **asked})})
             assert answer.status_code == 422
             assert says in answer.text
+
+
+def test_a_job_says_its_precision_or_takes_the_service_s(service: Client, own_service: Callable[..., Any]) -> None:
+    def codes(client: Client, **asked: Any) -> list[str]:
+        [row] = rows_of(client, label(client, TEXTGRID, **asked))
+        return [warning["code"] for warning in row["warnings"]]
+
+    assert "precision-reduced" not in codes(service)
+    assert "precision-reduced" in codes(service, precision="bfloat16")
+    with own_service(precision="bfloat16") as reduced:
+        assert "precision-reduced" in codes(reduced)
+        assert "precision-reduced" not in codes(reduced, precision="float32")

@@ -116,6 +116,7 @@ def test_health(client: Client) -> None:
         "status": "ready",
         "models": ["default", "paper", "small"],
         "device": "cpu",
+        "precision": "float32",
         "requests": 0,
         "limit": 64,
         "parts": parts,
