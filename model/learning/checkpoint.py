@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from phonechain.features.errors import TrainingError
 from phonechain.features.files import write_whole
+from phonechain.model.settings import TrainingSettings, to_dict
 
 CHECKPOINT = "checkpoint.safetensors"
 
@@ -93,7 +94,7 @@ def resume(
         TrainingError: the checkpoint cannot be read, or is of other data or settings.
     """
     metadata, tensors = _read(path)
-    if metadata.get("identity") != identity:
+    if not _is_same_run(metadata.get("identity", "{}"), identity):
         raise TrainingError(
             f"the checkpoint in {path.parent.name} belongs to other data or settings: "
             "use another run directory, or remove this one"
@@ -111,6 +112,18 @@ def resume(
         {k.removeprefix(kind): v for k, v in tensors.items() if k.startswith(kind)} for kind in ("best/", "mean/")
     )
     return best, mean
+
+
+def identify(settings: TrainingSettings, fingerprint: str) -> str:
+    """What a checkpoint must have been written for: these settings, and data and model of this fingerprint."""
+    return json.dumps({"training": to_dict(settings), "of": fingerprint}, sort_keys=True)
+
+
+def _is_same_run(stored: str, wanted: str) -> bool:
+    """Whether two identities are of one run. A setting that the stored one is too old to have had its default."""
+    before, now = json.loads(stored), json.loads(wanted)
+    defaults = json.loads(identify(TrainingSettings(), ""))["training"]
+    return before.get("of") == now["of"] and {**defaults, **before.get("training", {})} == now["training"]
 
 
 def average_weights(mean: dict[str, Tensor], model: nn.Module, count: int) -> dict[str, Tensor]:

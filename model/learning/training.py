@@ -6,7 +6,6 @@ So a run that was killed continues from its last complete epoch, and ends with t
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Callable
@@ -25,6 +24,7 @@ from phonechain.model.learning.checkpoint import (
     History,
     average_weights,
     copy_weights,
+    identify,
     resume,
     write_checkpoint,
 )
@@ -32,7 +32,7 @@ from phonechain.model.learning.dataset import Dataset
 from phonechain.model.learning.objective import Objective, Teacher, add_auxiliary
 from phonechain.model.networks.base import SequenceNetwork
 from phonechain.model.networks.crf import ConditionalRandomField
-from phonechain.model.settings import TrainingSettings, to_dict
+from phonechain.model.settings import TrainingSettings
 
 __all__ = ["CHECKPOINT", "History", "Progress", "dev_error", "train"]
 
@@ -98,7 +98,7 @@ def train(
     rates = [group["lr"] for group in optimizer.param_groups]
     objective = Objective(model, settings, teacher)
     history, best, mean = History(), copy_weights(model), copy_weights(model)
-    identity = json.dumps({"training": to_dict(settings), "of": fingerprint}, sort_keys=True)
+    identity = identify(settings, fingerprint)
     if run_dir is not None and (run_dir / CHECKPOINT).exists():
         best, stored = resume(run_dir / CHECKPOINT, identity, model, optimizer, history)
         mean = stored or copy_weights(model)

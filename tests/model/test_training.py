@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import signal
 import subprocess
@@ -15,6 +16,8 @@ from typing import Literal
 import numpy as np
 import pytest
 import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
 
 from phonechain.features.errors import TrainingError
 from phonechain.model.chain import inference as chain
@@ -276,6 +279,33 @@ def test_a_checkpoint_of_other_settings_or_data_is_refused(tmp_path: Path) -> No
     for settings, fingerprint in ((dataclasses.replace(QUICK, l2=0.5), "one"), (QUICK, "two")):
         with pytest.raises(TrainingError, match="belongs to other data or settings"):
             train(network(), data(60, 1), data(40, 2), settings, run_dir=tmp_path, fingerprint=fingerprint)
+
+
+@pytest.mark.parametrize(("average", "resumes"), [(TrainingSettings().average, True), (3, False)])
+def test_a_checkpoint_older_than_a_setting_had_its_default(tmp_path: Path, average: int, resumes: bool) -> None:
+    settings = dataclasses.replace(QUICK, average=average)
+
+    def break_off(told: Progress) -> None:
+        if told.stage == "epoch":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(network(), data(60, 1), data(40, 2), settings, run_dir=tmp_path, progress=break_off)
+    path = tmp_path / CHECKPOINT
+    with safe_open(path, framework="pt") as stored:
+        metadata, tensors = stored.metadata(), {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118
+    identity = json.loads(metadata["identity"])
+    del identity["training"]["average"]
+    save_file(tensors, path, metadata={**metadata, "identity": json.dumps(identity)})
+    if resumes:
+        resumed, unbroken = network(), network()
+        history = train(resumed, data(60, 1), data(40, 2), settings, run_dir=tmp_path)
+        train(unbroken, data(60, 1), data(40, 2), settings)
+        assert len(history.epochs) == settings.epochs
+        assert same(weights(resumed), weights(unbroken))
+    else:
+        with pytest.raises(TrainingError, match="belongs to other data or settings"):
+            train(network(), data(60, 1), data(40, 2), settings, run_dir=tmp_path)
 
 
 def test_a_damaged_checkpoint_is_refused(tmp_path: Path) -> None:
