@@ -141,8 +141,8 @@ class FrameEncoder(nn.Module):
         self, frames: Sequence[Tensor], period: float, noise: torch.Generator | None
     ) -> Callable[[Tensor, Tensor], Tensor]:
         """What pools the states of these recordings, longest first, over segments: by times [R, 2] and recordings [R]."""
-        long = len(frames) == 1 and len(frames[0]) > CHUNK
-        if self.training or torch.is_grad_enabled() or long or frames[0].device.type != "cpu":
+        alone = len(frames) == 1  # which has no padding
+        if self.training or torch.is_grad_enabled() or alone or frames[0].device.type != "cpu":
             states, counts = self.states(frames, noise)
             return lambda times, column: pool_states(states, counts, times, column, period)
         counts = torch.tensor([(len(f) + 1) // 2 for f in frames])
