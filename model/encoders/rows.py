@@ -99,8 +99,8 @@ class Convolutions:
         step = period * stride
         for phase in range(period):
             windows = rows[phase * stride :][: count * stride].view(-1, step * rows.shape[1])[:, : len(weight)]
-            torch.addmm(bias, windows, weight, out=out[:, phase])
-        return functional.gelu(norm(out.view(count, -1)))
+            torch.mm(windows, weight, out=out[:, phase])
+        return functional.gelu(norm(out.view(count, -1).add_(bias)))
 
 
 def _take(rows: Tensor, first: int, count: int) -> Tensor:
