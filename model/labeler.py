@@ -18,15 +18,14 @@ from numpy.typing import NDArray
 from phonechain.features.augmentation import WARPS
 from phonechain.features.corpora.check import scarcity
 from phonechain.features.errors import CorpusError, Notice, SettingsError
-from phonechain.features.inputs import from_array
 from phonechain.features.mfcc import FeatureSettings
-from phonechain.features.segments import Segment, Utterance
+from phonechain.features.segments import Utterance
 from phonechain.model import pretrained_path
 from phonechain.model.device import Precision, choose_device
 from phonechain.model.files import storage
 from phonechain.model.files.header import Card, Provenance
 from phonechain.model.learning import warm_start
-from phonechain.model.learning.extraction import Featurised, featurise
+from phonechain.model.learning.extraction import Featurised, featurise, wrap_array
 from phonechain.model.learning.fitting import Run
 from phonechain.model.learning.splits import hold_out, part
 from phonechain.model.learning.training import Progress
@@ -178,7 +177,7 @@ class PhoneLabeler(SystemSelection):
         store = cache or run_dir
         notices: list[Notice] = []
         if y is not None:
-            arrays = [_wrap_array(n, x, labels) for n, (x, labels) in enumerate(zip(X, y, strict=True))]  # type: ignore[arg-type]
+            arrays = [wrap_array(n, x, labels) for n, (x, labels) in enumerate(zip(X, y, strict=True))]  # type: ignore[arg-type]
             train, held = hold_out([a.utterance for a in arrays], training.held_out, training.seed)
             by_id = {a.utterance.id: a for a in arrays}
             items, held_items = [by_id[u.id] for u in train], [by_id[u.id] for u in held]
@@ -393,15 +392,3 @@ class PhoneLabeler(SystemSelection):
         model.network.compute_in(precision)
         labeler.metrics_, labeler.provenance_, labeler.version_ = header.metrics, header.provenance, header.version
         return labeler
-
-
-def _wrap_array(number: int, x: Array, labels: Sequence[str]) -> Featurised:
-    """A sequence without sound, as training takes it."""
-    inputs = from_array(x)
-    if len(inputs) != len(labels):
-        raise SettingsError(
-            f"expected a label for each of the {len(inputs)} rows of sequence {number}, got {len(labels)}",
-            pointer=f"y/{number}",
-        )
-    segments = [Segment(0.0, 0.0, label) for label in labels]
-    return Featurised(Utterance(str(number), Path(f"sequence-{number}"), segments), segments, inputs)

@@ -18,9 +18,9 @@ from threadpoolctl import threadpool_limits
 from phonechain.features.audio.reader import Audio, resample
 from phonechain.features.audio.utterances import decode_utterance
 from phonechain.features.augmentation import AugmentationSettings, clip
-from phonechain.features.errors import CorpusError, PhonechainError
+from phonechain.features.errors import CorpusError, PhonechainError, SettingsError
 from phonechain.features.files import write_whole
-from phonechain.features.inputs import Frames, Inputs, extract_inputs, no_inputs
+from phonechain.features.inputs import Frames, Inputs, extract_inputs, from_array, no_inputs
 from phonechain.features.mfcc import FeatureSettings
 from phonechain.features.pooling import extract
 from phonechain.features.segment_checks import prepare
@@ -42,6 +42,18 @@ class Featurised:
     error: PhonechainError | None = None
     warped: NDArray[np.float32] = field(default_factory=lambda: np.zeros((0, 0, 0), dtype=np.float32))
     clipped: Frames = field(default_factory=lambda: np.zeros((0, 0), dtype=np.float32))
+
+
+def wrap_array(number: int, x: NDArray[np.float32], labels: Sequence[str]) -> Featurised:
+    """A sequence without sound, as training takes it. Raises SettingsError for another number of labels than of rows."""
+    inputs = from_array(x)
+    if len(inputs) != len(labels):
+        raise SettingsError(
+            f"expected a label for each of the {len(inputs)} rows of sequence {number}, got {len(labels)}",
+            pointer=f"y/{number}",
+        )
+    segments = [Segment(0.0, 0.0, label) for label in labels]
+    return Featurised(Utterance(str(number), Path(f"sequence-{number}"), segments), segments, inputs)
 
 
 def featurise(

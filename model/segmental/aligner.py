@@ -45,9 +45,6 @@ MAX_SECONDS = 60.0
 LONGEST_SECONDS = 7200.0
 """Longest recording that is aligned, refined or recognised, in windows (s): matching its phones grows with the square."""
 
-MAX_RATE = 30.0
-"""Phones per second; nobody speaks faster."""
-
 
 class PhoneAligner:
     """A segmental CRF with its labels, feature settings and calibration.
@@ -336,7 +333,7 @@ class PhoneAligner:
         free: FreePosteriors | None = None,
     ) -> Alignment:
         fine = max(1, round(sound.duration / self.model.fine))
-        self._check_length(sound, graph, fine)
+        graphs.check_length(graph, sound.duration, fine)
         weights = self._weights()
         free = free or self._free_posteriors(sound)
         first = None
@@ -358,16 +355,6 @@ class PhoneAligner:
         log_z = (first.log_z if first is not None else second.log_z) - free.log_z
         assembly = Assembly(tuple(self.labels_), self.silence, self.model.step, self.model.fine, self.shift_)
         return assembly.alignment(sound.duration, graph, words, second, free.segments, log_z, given)
-
-    def _check_length(self, sound: EncodedSound, graph: PhoneGraph, fine: int) -> None:
-        """Raise TranscriptError for more phones than can be said in that time."""
-        count, duration = graph.shortest, sound.duration
-        if count > min(fine, max(3.0, MAX_RATE * duration)):
-            raise TranscriptError(
-                f"the transcript is too long for the sound: {count} phones at least in {duration:.2f} s "
-                f"({count / duration:.0f} per second; people speak 8 to 20)",
-                pointer="text", value=count, limit=round(MAX_RATE * duration),
-            )  # fmt: skip
 
     # ---------------------------------------------------------------------------------------------- the model file
 

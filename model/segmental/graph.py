@@ -18,9 +18,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from phonechain.features.errors import TranscriptError
 from phonechain.model.segmental import scaled
 from phonechain.model.segmental.scaled import Potentials
 from phonechain.model.segmental.sums import NEVER
+
+MAX_RATE = 30.0
+"""Phones per second; nobody speaks faster."""
 
 
 @dataclass(frozen=True)
@@ -140,6 +144,17 @@ class GraphPosteriors:
         """[P] posterior that the path leads through the node."""
         total: NDArray[np.float64] = self.begin.sum(1)
         return total
+
+
+def check_length(graph: PhoneGraph, duration: float, steps: int) -> None:
+    """Raise TranscriptError for more phones than a recording of that duration (s) and so many steps of the fine grid holds."""
+    count = graph.shortest
+    if count > min(steps, max(3.0, MAX_RATE * duration)):
+        raise TranscriptError(
+            f"the transcript is too long for the sound: {count} phones at least in {duration:.2f} s "
+            f"({count / duration:.0f} per second; people speak 8 to 20)",
+            pointer="text", value=count, limit=round(MAX_RATE * duration),
+        )  # fmt: skip
 
 
 def align(
