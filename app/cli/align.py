@@ -1,11 +1,10 @@
 """`phonechain align`: recordings and their transcripts in, words and phones with the certainty of every boundary out.
 
-One recording is aligned here, a folder of them in `align_folder`. `phonechain recognize` is here too.
+One recording is aligned here, a folder of them in `align_folder`. `phonechain recognize` of one recording is here too.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from phonechain.app.cli import common, options
-from phonechain.app.cli.aligners import load_aligner, load_pronouncer
+from phonechain.app.cli.aligners import load_aligner, load_pronouncer, render_answer
 from phonechain.features.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -130,7 +129,7 @@ def align(
 
 
 def recognize(
-    audio: Annotated[Path, typer.Argument(help="A recording.", metavar="AUDIO")],
+    audio: Annotated[Path, typer.Argument(help="A recording, or a folder of recordings.", metavar="AUDIO")],
     model: ModelOption = "default",
     channel: options.Channel = "mix",
     label_with: LabelWith = None,
@@ -142,6 +141,12 @@ def recognize(
 
     On learners' speech about half of the phones are wrong; `phonechain models english-alignment` prints the model's card.
     """
+    chosen = parse_channel(channel)
+    if audio.is_dir():
+        from phonechain.app.cli.recognize_folder import recognize_folder
+
+        recognize_folder(audio, out, model, format, chosen, label_with, device)
+        return
     wanted = choose_format(format, out)
     common.check_output(out)
     common.check_file(audio, "a sound file")
@@ -149,7 +154,7 @@ def recognize(
     from phonechain.app.alignment import pipeline
     from phonechain.app.alignment.labels import label
 
-    sound = pipeline.read_audio(audio, aligner, parse_channel(channel))
+    sound = pipeline.read_audio(audio, aligner, chosen)
     with show_progress(sound) as progress:
         done = pipeline.recognize(aligner, sound, progress=progress)
     common.warn(done.notices)
@@ -200,22 +205,10 @@ def print_answer(
     labels: Labels | None,
 ) -> None:
     """Write the answer in the format that is wanted. Raises AnnotationError, OSError."""
-    from phonechain.app.alignment import documents, pipeline
-
-    if wanted == "json":
-        document = documents.to_json(Path(model).stem, aligner, done, labels)
-        data = json.dumps(document, ensure_ascii=False, indent=2).encode("utf-8") + b"\n"
-    elif wanted == "table":
+    if wanted == "table":
         data = _table(done, labels).encode("utf-8")
     else:
-        data = pipeline.render(
-            done,
-            wanted,
-            duration=sound.duration,
-            rate=sound.source_rate or sound.rate,
-            recording=audio.name,
-            labels=labels,
-        )
+        data = render_answer(done, wanted, aligner, model, sound, audio, labels)
     common.write_output(data, out)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,11 +14,19 @@ from typing import TYPE_CHECKING, Any, Literal
 import typer
 
 from phonechain.app.cli import common
-from phonechain.app.cli.aligners import count_workers, load_lone_aligner, load_pronouncer
+from phonechain.app.cli.aligners import (
+    choose_folder_format,
+    count_workers,
+    forget_models,
+    load_lone_aligner,
+    load_lone_labeler,
+    load_pronouncer,
+    render_answer,
+)
 from phonechain.features.corpora import transcripts
 from phonechain.features.corpora.base import NoticeCount
 from phonechain.features.corpora.pairing import read_bytes
-from phonechain.features.errors import AudioError, Notice, PhonechainError, SettingsError
+from phonechain.features.errors import AudioError, Notice, PhonechainError
 
 if TYPE_CHECKING:
     from phonechain.app.alignment.labels import Labels
@@ -28,7 +35,6 @@ if TYPE_CHECKING:
     from phonechain.features.audio.reader import Audio
     from phonechain.features.corpora.transcripts import TranscribedRecording
     from phonechain.model.answers import LabelledSegment
-    from phonechain.model.labeler import PhoneLabeler
     from phonechain.model.segmental.aligner import PhoneAligner
     from phonechain.model.segmental.answers import AlignedPhone, Alignment
 
@@ -166,19 +172,16 @@ def align_folder(
 
     Exits with 1 if files could not be used, 2 if nothing could be done.
     """
-    from phonechain.features.annotation import FORMATS
-
-    form = _check_arguments(root, out, format, doubtful, table)
-    suffix = ".json" if form == "json" else FORMATS[form].suffixes[0].replace(".textgrid", ".TextGrid")
-    load_lone_aligner.cache_clear()  # the file may have changed since this process read it
+    form, suffix = choose_folder_format(format)
+    common.check_folder_output(root, out, doubtful, table, "answers inside would be taken for transcripts")
+    forget_models()
     _load.cache_clear()
     aligner, _ = _load(model, speech, device)
     found = transcripts.read(root, prefer="annotation" if options.get("refine") else "text")
     ranked = bool(doubtful) or table is not None
     task = Task(root, out, model, speech, form, suffix, options, channel, ranked, label_with, device)
     if label_with is not None:
-        _load_labeler.cache_clear()
-        _load_labeler(label_with, device)
+        load_lone_labeler(label_with, device)
     ranking, notices, failed, done, phones = Ranking(), NoticeCount(), 0, 0, 0
     count, align = len(found.recordings), partial(_align_one, task)
     with (
@@ -210,27 +213,11 @@ def align_folder(
         raise typer.Exit(1 if done else 2)
 
 
-def _check_arguments(root: Path, out: Path | None, format: str | None, doubtful: int, table: Path | None) -> str:
-    """The format asked for. Raises SettingsError."""
-    from phonechain.features.annotation import FORMATS
-
-    form = format or "textgrid"
-    if form != "json" and form not in FORMATS:
-        raise SettingsError(f"--format: expected json or one of {', '.join(FORMATS)} for a folder, got {format!r}")
-    common.check_folder_output(root, out, doubtful, table, "answers inside would be taken for transcripts")
-    return form
-
-
 @lru_cache(maxsize=1)
 def _load(model: str, speech: Speech, device: str) -> tuple[PhoneAligner, Pronouncer]:
     """Once for each process; one that is forked finds what was loaded before."""
     pronouncer = load_pronouncer(speech.dictionary, speech.language, speech.phones, speech.oov)
     return load_lone_aligner(model, device), pronouncer
-
-
-@lru_cache(maxsize=1)
-def _load_labeler(model: str, device: str) -> PhoneLabeler:
-    return common.load_model(model, device)
 
 
 def _align_one(task: Task, one: TranscribedRecording) -> Outcome:
@@ -247,7 +234,8 @@ def _align_one(task: Task, one: TranscribedRecording) -> Outcome:
         if task.out is not None:
             target = task.out / one.audio.relative_to(task.root).with_suffix(task.suffix)
             target.parent.mkdir(parents=True, exist_ok=True)
-            common.write_output(_answer(answer, labels, task, aligner, sound, one.audio), target, durable=False)
+            data = render_answer(answer, task.form, aligner, task.model, sound, one.audio, labels)
+            common.write_output(data, target, durable=False)
     except (PhonechainError, OSError) as error:
         file = one.audio if isinstance(error, AudioError) else one.transcript
         return Outcome(one, common.file_line(file, error))
@@ -263,17 +251,4 @@ def _label(task: Task, sound: Audio, answer: AlignedRecording) -> Labels | None:
     from phonechain.app.alignment.labels import label
 
     name = task.label_with
-    return None if name is None else label(_load_labeler(name, task.device), name, sound, answer.alignment)
-
-
-def _answer(
-    answer: AlignedRecording, labels: Labels | None, task: Task, aligner: PhoneAligner, sound: Audio, audio: Path
-) -> bytes:
-    """Raises AnnotationError."""
-    from phonechain.app.alignment import documents, pipeline
-
-    if task.form == "json":
-        document = documents.to_json(Path(task.model).stem, aligner, answer, labels)
-        return json.dumps(document, ensure_ascii=False, indent=2).encode() + b"\n"
-    rate = sound.source_rate or sound.rate
-    return pipeline.render(answer, task.form, duration=sound.duration, rate=rate, recording=audio.name, labels=labels)
+    return None if name is None else label(load_lone_labeler(name, task.device), name, sound, answer.alignment)
