@@ -19,10 +19,10 @@ from phonechain.features.words import dictionary
 from phonechain.model.learning.dataset import CPU, Batch, Dataset
 from phonechain.model.learning.normaliser import Normaliser
 
-AUGMENTATIONS = ("shift", "recombine", "respell")
-"""Names in a table, joined by "+"."""
+AUGMENTATIONS = ("shift", "recombine", "redraw", "respell")
+"""Names in a table, joined by "+"; "shift" goes with any one of the others."""
 SHARE = 0.8
-"""Share of the words that "recombine" and "respell" change; the others stay as they are."""
+"""Share of the words that all but "shift" change; the others stay as they are."""
 
 _HEIGHT, _WIDTH = 16, 8
 
@@ -30,10 +30,9 @@ _HEIGHT, _WIDTH = 16, 8
 def check_augmentation(names: str) -> None:
     """Raise SettingsError unless `names` are augmentations joined by "+", or empty."""
     parts = names.split("+") if names else []
-    twice = len(set(parts)) < len(parts) or {"recombine", "respell"} <= set(parts)
-    if twice or not set(parts) <= set(AUGMENTATIONS):
+    if not set(parts) <= set(AUGMENTATIONS) or len(parts) > 1 + ("shift" in parts) or parts == ["shift", "shift"]:
         raise SettingsError(
-            f"expected augment to be empty, {', '.join(AUGMENTATIONS)}, or shift+ one of the other two, got {names!r}",
+            f"expected augment to be empty, {', '.join(AUGMENTATIONS)}, or shift+ one of the others, got {names!r}",
             pointer="augment", value=names,
         )  # fmt: skip
 
@@ -43,9 +42,9 @@ class AugmentedLetters(Dataset):
     """Training letters that are drawn anew for each batch.
 
     "shift" moves each letter by -1, 0 or 1 pixel in both directions. "recombine" shuffles the letters of a batch's words, so that
-    neighbours say nothing. "respell" replaces a word by an English word of the same length, each of its letters shown by the
-    picture of some training letter of that label. The draw depends on the batch alone, so that a resumed run sees what an
-    unbroken one sees.
+    neighbours say nothing. "redraw" replaces each picture of a word by that of some training letter of the same label, so that
+    neighbours' pictures tell no hand. "respell" also replaces the word, by an English one of the same length. The draw depends on
+    the batch alone, so that a resumed run sees what an unbroken one sees.
 
     Attributes:
         mean, std: [D] what the pixels were normalised by.
@@ -97,14 +96,15 @@ class AugmentedLetters(Dataset):
             rows[places] = rows[random.permutation(places)]
             return rows
         for n in np.flatnonzero(changed):
-            words = self.spellings.get(batch.packing.lengths[n])
-            if words is None:
-                continue
-            word = words[random.integers(len(words))]
-            for place in np.flatnonzero(sequence == n):
-                pictures = self.pictures[word[time[place]]]
-                rows[place] = pictures[random.integers(len(pictures))]
+            places = np.flatnonzero(sequence == n)
+            for place, label in zip(places, self._spell(self.y[rows[places]], random), strict=True):
+                rows[place] = self.pictures[label][random.integers(len(self.pictures[label]))]
         return rows
+
+    def _spell(self, word: NDArray[np.int64], random: np.random.Generator) -> NDArray[np.int64]:
+        """[L] the labels of a word that takes the place of this one."""
+        words = self.spellings.get(len(word))
+        return word if words is None else words[random.integers(len(words))]
 
     def _shift(self, x: NDArray[np.float32], random: np.random.Generator) -> NDArray[np.float32]:
         pixels = x * self.std + self.mean

@@ -142,6 +142,16 @@ def test_recombined_words_have_the_letters_of_the_batch_in_another_order(letters
     assert pairs(mixed) == pairs(own)  # each picture with its own label
 
 
+def test_redrawn_words_keep_their_labels_and_have_other_pictures_of_them(letters_file: Path) -> None:
+    source = Letters(letters_file)
+    train, plain = (source.fold("", "0", augment=name).train for name in ("redraw", ""))
+    drawn, own = train.batch(np.arange(40)), plain.batch(np.arange(40))
+    assert np.array_equal(drawn.y, own.y)
+    assert 0.5 < (drawn.x != own.x).any(1).float().mean() < 1.0
+    pictures = {row.tobytes(): int(y) for row, y in zip(train.x, train.y, strict=True)}
+    assert [pictures[row.tobytes()] for row in drawn.x.numpy()] == own.y.tolist()
+
+
 def test_respelled_words_are_english_ones_that_the_corpus_does_not_have(letters_file: Path) -> None:
     source = Letters(letters_file)
     train, moved = (source.fold("", "0", augment=name).train for name in ("respell", "shift+respell"))
@@ -164,7 +174,7 @@ def test_english_spellings_lack_the_first_letter_and_the_given_words() -> None:
 
 
 def test_unknown_augmentations_are_refused() -> None:
-    for name in ("shfit", "recombine+respell", "shift+", "respell+respell"):
+    for name in ("shfit", "recombine+respell", "shift+", "respell+respell", "shift+shift", "shift+redraw+respell"):
         with pytest.raises(SettingsError, match="expected augment"):
             check_augmentation(name)
     check_augmentation("shift+recombine")
