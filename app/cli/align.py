@@ -125,7 +125,7 @@ def align(
     if doubtful or table is not None:
         from phonechain.app.cli.align_folder import Ranking, list_rows
 
-        Ranking(list_rows(str(audio), done.alignment, labels)).finish(doubtful, table)
+        Ranking(list_rows(str(audio), aligner, done, labels)).finish(doubtful, table)
 
 
 def recognize(

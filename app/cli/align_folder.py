@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
+from phonechain.app.alignment.tables import COLUMNS, phone_to_row
 from phonechain.app.cli import common
 from phonechain.app.cli.aligners import (
     choose_folder_format,
@@ -34,15 +35,7 @@ if TYPE_CHECKING:
     from phonechain.app.alignment.transcripts import Pronouncer
     from phonechain.features.audio.reader import Audio
     from phonechain.features.corpora.transcripts import TranscribedRecording
-    from phonechain.model.answers import LabelledSegment
     from phonechain.model.segmental.aligner import PhoneAligner
-    from phonechain.model.segmental.answers import AlignedPhone, Alignment
-
-COLUMNS = (
-    "file", "segment", "start", "end", "label", "word", "within_20_ms", "start_low", "start_high", "posterior",
-    "given_start", "log_posterior_per_phone", "log_posterior", "fits_worst", "guessed", "labelled",
-    "labelled_posterior",
-)  # fmt: skip
 
 EVERY = 10.0
 """Seconds between two lines that say how far it is, where standard error is no terminal."""
@@ -50,30 +43,24 @@ EVERY = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A phone with the certainty of its start, its word, and how well the transcript of its recording fits."""
+    """A phone with the certainty of its start, and what a table says of it (see alignment.tables)."""
 
     certainty: float
     file: str
     place: int
-    phone: AlignedPhone
-    word: str
-    guessed: bool
-    fits_worst: bool
-    log_posterior: float
-    log_posterior_per_phone: float
-    labelled: LabelledSegment | None
+    columns: Mapping[str, Any]
 
 
-def list_rows(file: str, answer: Alignment, labels: Labels | None) -> list[Row]:
+def list_rows(file: str, aligner: PhoneAligner, answer: AlignedRecording, labels: Labels | None) -> list[Row]:
     """The rows of a recording; its own start is certain."""
-    worst = () if answer.worst is None else range(*answer.worst.phones)
-    fit = (answer.log_posterior, answer.log_posterior_per_phone)
+    from phonechain.app.alignment import documents
+
+    document = documents.to_json("", aligner, answer, labels)
     rows = []
-    for n, p in enumerate(answer.phones):
-        word = answer.words[p.word] if p.word is not None and answer.words else None
-        written, guessed = ("", False) if word is None else (word.written, word.guessed)
-        labelled = None if labels is None else labels.segments[n]
-        rows.append(Row(p.within if n else 1.0, file, n, p, written, guessed, n in worst, *fit, labelled))
+    for n, phone in enumerate(answer.alignment.phones):
+        certainty = phone.within if n else 1.0
+        columns = {**phone_to_row(document, n), "within_20_ms": float(f"{certainty:.6g}")}
+        rows.append(Row(certainty, file, n, columns))
     return rows
 
 
@@ -92,9 +79,11 @@ class Ranking:
                 title="Least certain boundaries",
             )  # fmt: skip
             for row in self.rows[:doubtful]:
-                p = row.phone
-                interval = f"{p.start_low:.3f} to {p.start_high:.3f}"
-                shown.add_row(row.file, f"{p.start:.3f}", p.label, row.word, f"{row.certainty:.2f}", interval)
+                phone = row.columns
+                interval = f"{phone['start_low']:.3f} to {phone['start_high']:.3f}"
+                shown.add_row(
+                    row.file, f"{phone['start']:.3f}", phone["label"], phone["word"], f"{row.certainty:.2f}", interval
+                )
             common.console().print(shown)
         if table is not None:
             common.write_output(self._csv(), table)
@@ -103,17 +92,9 @@ class Ranking:
     def _csv(self) -> bytes:
         out = io.StringIO(newline="")
         writer = csv.writer(out, lineterminator="\n")
-        writer.writerow(COLUMNS)
+        writer.writerow(("file", "segment", *COLUMNS))
         for row in self.rows:
-            p = row.phone
-            numbers = [f"{v:.6g}" for v in (row.certainty, p.start_low, p.start_high, p.posterior)]
-            given = "" if p.given_start is None else p.given_start
-            fit = (f"{row.log_posterior_per_phone:.4g}", f"{row.log_posterior:.6g}", "yes" if row.fits_worst else "")
-            guessed = "yes" if row.guessed else ""
-            labelled = ("", "") if row.labelled is None else (row.labelled.label, f"{row.labelled.posterior:.6g}")
-            writer.writerow(
-                (row.file, row.place, p.start, p.end, p.label, row.word, *numbers, given, *fit, guessed, *labelled)
-            )
+            writer.writerow((row.file, row.place, *(row.columns[name] for name in COLUMNS)))
         return out.getvalue().encode()
 
 
@@ -242,7 +223,7 @@ def _align_one(task: Task, one: TranscribedRecording) -> Outcome:
     except Exception as error:
         return Outcome(one, f"{one.audio}: unexpected {type(error).__name__}: {' '.join(str(error).split())[:200]}")
     name = one.audio.relative_to(task.root).as_posix()
-    rows = list_rows(name, answer.alignment, labels) if task.ranked else ()
+    rows = list_rows(name, aligner, answer, labels) if task.ranked else ()
     return Outcome(one, None, len(answer.alignment.phones), answer.notices, rows)
 
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from phonechain.app.alignment.tables import phone_to_row
 from phonechain.app.jobs import queries
 from phonechain.app.jobs.parts import ROWS
 from phonechain.app.storage.tables import FileError, Job, Shard
@@ -119,7 +120,7 @@ def _csv_lines(workspace: Workspace, parts: Sequence[Shard], table: Table, sort:
     lines = (
         (
             _certainty(segment, table, sort),
-            _csv([{**row, **segment, **_alignment_columns(row, n)}.get(c, "") for c in table.columns]),
+            _csv([{**row, **segment, **_phone_columns(row, n, table)}.get(c, "") for c in table.columns]),
         )
         for row in _rows(workspace, parts)
         for n, segment in enumerate(row["segments"])
@@ -151,21 +152,9 @@ def _sequence_lines(workspace: Workspace, parts: Sequence[Shard]) -> Iterator[st
                 yield _csv([values[c] for c in SEQUENCES])
 
 
-def _alignment_columns(row: dict[str, Any], place: int) -> dict[str, Any]:
-    """What a segment of an alignment says in the columns that its row or its word has."""
-    segment, transcript = row["segments"][place], row.get("transcript", {})
-    if "start_interval" not in segment:
-        return {}
-    (low, high), labelled = segment["start_interval"], segment.get("labelled") or {}
-    word = row["words"][segment["word"]] if segment.get("word") is not None and row.get("words") else {}
-    return {
-        "start_low": low, "start_high": high, "word": word.get("written", ""), "guessed": "yes" if word.get("guessed") else "",
-        "log_posterior_per_phone": transcript.get("log_posterior_per_phone", ""),
-        "log_posterior": transcript.get("log_posterior", ""),
-        "labelled": labelled.get("label", ""),
-        "labelled_posterior": labelled.get("posterior", ""),
-        "fits_worst": "yes" if place in (transcript.get("worst") or {}).get("segments", ()) else "",
-    }  # fmt: skip
+def _phone_columns(row: dict[str, Any], place: int, table: Table) -> dict[str, Any]:
+    """What a phone of an alignment says in columns that its segment does not have by itself."""
+    return phone_to_row(row, place) if table is ALIGNMENTS else {}
 
 
 def _certainty(segment: dict[str, Any], table: Table, sort: Sort) -> float:
