@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from phonechain.features.errors import SettingsError
 from phonechain.features.inputs import Inputs
 from phonechain.features.mfcc import FeatureSettings
 from phonechain.features.phones.comparison import LabelComparison, LabelSet
@@ -22,6 +23,7 @@ from phonechain.model.device import note_out_of_memory
 from phonechain.model.encoders.frames import FrameBatch, FrameRows, LongFrames
 from phonechain.model.learning.normaliser import Mode, Normaliser
 from phonechain.model.networks.base import SequenceNetwork
+from phonechain.model.networks.crf import ConditionalRandomField
 from phonechain.model.sequences import SequenceAnswer, answer_sequence, hidden_states
 from phonechain.model.settings import ModelSettings
 from phonechain.model.support import evidence
@@ -238,6 +240,23 @@ class PhoneModel:
             if self.network.decoding == "viterbi":
                 return h, self.network.decode(h, packing)
             return h, self.network.posteriors(h, packing, temperature=self.temperature).argmax(1)
+
+    def label_scores(
+        self, items: Sequence[Inputs], *, groups: Sequence[int] | None = None, mode: Mode = "model"
+    ) -> list[NDArray[np.float32]]:
+        """For each utterance the calibrated log-potentials of single labels [T, Y]: what the network sees before the chain.
+
+        Raises:
+            SettingsError: a chain that has none (MEMM).
+        """
+        if not isinstance(self.network, ConditionalRandomField):
+            raise SettingsError(
+                "expected a CRF: the scores of a MEMM are of labels after other labels", pointer="chain"
+            )
+        order, packing, h = self._encode(items, range(len(items)) if groups is None else groups, mode)
+        with torch.inference_mode():
+            scores = packing.split(self.network.potentials(h, packing).unary.cpu() / self.temperature)
+        return [scores[n].numpy() for n in np.argsort(order)]
 
     def encode_parts(
         self, items: Sequence[Inputs], *, beside: Sequence[Inputs] = (), mode: Mode = "model"

@@ -11,6 +11,7 @@ from experiments.planted import (
     PAIRS,
     STEP,
     confusable_labels,
+    fit,
     move_boundaries,
     precision,
     random_labels,
@@ -54,3 +55,12 @@ def test_precision_is_the_share_of_planted_errors_among_as_many() -> None:
     wrong = [np.asarray([True, False, False]), np.asarray([False, True])]
     assert precision([np.asarray([0.1, 0.9, 0.8]), np.asarray([0.7, 0.2])], wrong) == 1.0
     assert precision([np.asarray([0.1, 0.9, 0.2]), np.asarray([0.7, 0.8])], wrong) == 0.5
+
+
+def test_fitted_weights_rank_what_they_were_fitted_to() -> None:
+    random = np.random.default_rng(0)
+    wrong = random.random(4000) < 0.2
+    features = np.stack([random.normal(np.where(wrong, -1.0, 1.0), 1.0), random.normal(size=4000) * 7], axis=1)
+    weights = fit(features, wrong)
+    assert weights[0] == pytest.approx(2.0, rel=0.1)  # of two normal distributions 2 apart, with unit variance
+    assert abs(weights[1]) < 0.03
