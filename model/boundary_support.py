@@ -32,7 +32,7 @@ MISSING = 1.0
 """The advantage (nats) of a piece that its segment is too short for: somewhat right, as most are."""
 TINY = 1e-6
 
-WEIGHTS = (0.365, 0.411, -0.428, 0.645, 0.601, 0.355, -0.335, 0.078)
+WEIGHTS = (0.070, 0.289, -0.421, 0.913, 0.507, 0.273, -0.325, 0.115)
 """Of the advantages: of each piece's worse side, then of each piece's better side. They are a logistic regression's, fitted to
 boundaries moved by 40 ms in training speakers (`python -m experiments.planted english --split train --every 6 --draws 2 --fit`)."""
 
