@@ -78,9 +78,10 @@ class SumProductNetwork(Factor):
 
     def forward(self, x: Tensor) -> Tensor:
         shape = (self.layers, self.products, self.states)
-        if x.device.type == "cpu" and not torch.is_grad_enabled():
+        operation = choose_operation(x)
+        if operation is _SumProduct and not torch.is_grad_enabled():
             return score(x, self.weight, shape, self.operator, *self.bias).T
-        return choose_operation(x).apply(x, self.weight, shape, self.operator, *self.bias).T
+        return operation.apply(x, self.weight, shape, self.operator, *self.bias).T
 
     def constant(self) -> float:
         """log of the number of joint assignments of the hidden variables, 0 for the maximum (see Factor)."""
@@ -134,7 +135,7 @@ def choose_operation(x: Tensor) -> type[torch.autograd.Function]:
 
 
 def score(x: Tensor, weight: Tensor, shape: tuple[int, int, int], operator: Operator, *bias: Tensor) -> Tensor:
-    """log Q [K, N] alone, without the states' posteriors, which only a gradient needs; some outputs at a time.
+    """log Q [K, N] alone, without the states' posteriors, which only a gradient needs; on a CPU some outputs at a time.
 
     The sums of a product are multiplied before their logarithm is taken: each is from 1, since its largest term is divided
     out, to H.
@@ -142,7 +143,7 @@ def score(x: Tensor, weight: Tensor, shape: tuple[int, int, int], operator: Oper
     layers, products, states = shape
     found = x.new_empty(len(bias[0]), len(x))
     leaves = (products * states) ** layers
-    step = max(1, SCORED // (leaves * max(1, len(x))))
+    step = max(1, SCORED // (leaves * max(1, len(x)))) if x.device.type == "cpu" else len(found)
     for first in range(0, len(found), step):
         here = slice(first, min(first + step, len(found)))
         rows = slice(here.start * leaves, here.stop * leaves)
