@@ -37,7 +37,7 @@ wait $small
 "$python" scripts/combine.py "$out/product.safetensors" "$corpus" "$out/wide.safetensors" "$out/small.safetensors"
 
 compare() {
-    train segments blstm-seg-lc-crf --set training.held_out=0.03 --set training.epochs=28
+    train segments blstm-seg-lc-crf --set training.held_out=0.03
     train paper spn-ho-lc-crf
     train lc-crf lc-crf
     train spn-lc-crf-1seg spn-lc-crf --set model.factors.0.segments=1 --set model.factors.0.dropout=0.1 \
