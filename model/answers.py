@@ -117,7 +117,7 @@ def answers(
     targets = [None if s.label is None else comparison.targets.get(s.label) for s in segments]
     own, ranks = _look_up(classes, targets)
     scores = pronunciations(classes, targets, [s.end - s.start for s in segments])
-    names = {target: comparison.name(target) for target in set(targets) if target is not None}
+    names = comparison.names()
     support = None if supported is None else comparison.by_class(supported)
     listed = _list_best(posteriors, labels, n_best)
     certainty = posteriors[np.arange(len(best)), best].tolist()

@@ -99,7 +99,8 @@ def prepare(asked: ClassifyRequest, entry: Entry, settings: Settings) -> Prepare
         known=model.label_set if not options.map else model.label_set.with_map(options.map),
     )
     ready.normalised = mode
-    ready.notices += labelling.note_precision(model)
+    if model.network.precision != "float32":  # nothing to say of nearly every request
+        ready.notices += labelling.note_precision(model)
     return ready
 
 
