@@ -144,8 +144,8 @@ class Settings(BaseSettings):
         "float32",
         "format",
         "Of the numbers that labelling models multiply, in requests and, unless a job says otherwise, in jobs. In `bfloat16` "
-        "recurrent models take 0.7 of the time on processors with units for it, and posteriors move by up to 0.01; every answer "
-        "says so.",
+        "posteriors move by up to 0.01, and every answer says so; whether it is faster depends on the machine "
+        "(docs/measurements.md).",
     )
     data: Path | None = _setting(
         None,

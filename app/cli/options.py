@@ -75,8 +75,8 @@ AllSpeakers = Annotated[bool, typer.Option("--all-speakers", help="Label every s
 Precision = Annotated[
     Literal["float32", "bfloat16"],
     typer.Option(
-        help="Of the numbers that the networks multiply. On processors with units for it, recurrent models take 0.7 of "
-        "their time in bfloat16, and posteriors move by up to 0.01; every answer says so.",
+        help="Of the numbers that the networks multiply. In bfloat16, posteriors move by up to "
+        "0.01, and every answer says so; whether it is faster depends on the machine.",
     ),
 ]
 Device = Annotated[
