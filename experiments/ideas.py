@@ -74,7 +74,7 @@ class Idea:
 
 SEGMENTS, PAPER = "blstm-seg-lc-crf", "spn-ho-lc-crf"
 SHORT = {"epochs": 7}
-"""Half the passes of the preset `blstm-seg-lc-crf`."""
+"""A quarter of the passes of the preset `blstm-seg-lc-crf`."""
 CERTAIN = 0.8
 PERCEPTRON = {1: {"kind": "perceptron", "units": 64, "dropout": 0.5}}
 BIGRAM_SPN = {1: {"kind": "spn", "layers": 1, "products": 2, "states": 2, "dropout": 0.6, "scale": 0.02}}
