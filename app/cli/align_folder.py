@@ -221,7 +221,7 @@ def _align_one(task: Task, one: TranscribedRecording) -> Outcome:
         file = one.audio if isinstance(error, AudioError) else one.transcript
         return Outcome(one, common.file_line(file, error))
     except Exception as error:
-        return Outcome(one, f"{one.audio}: unexpected {type(error).__name__}: {' '.join(str(error).split())[:200]}")
+        return Outcome(one, common.unexpected_line(one.audio, error))
     name = one.audio.relative_to(task.root).as_posix()
     rows = list_rows(name, aligner, answer, labels) if task.ranked else ()
     return Outcome(one, None, len(answer.alignment.phones), answer.notices, rows)

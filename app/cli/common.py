@@ -152,6 +152,11 @@ def file_line(file: Path, error: Exception) -> str:
     return str(CorpusProblem(file, None, f"cannot be used: {reason}"))
 
 
+def unexpected_line(file: Path, error: Exception) -> str:
+    """An error that should not occur, of a file of many, as one line: path, kind, message."""
+    return f"{file}: unexpected {type(error).__name__}: {' '.join(str(error).split())[:200]}"
+
+
 @contextmanager
 def name_file(file: Path, kind: type[PhonechainError] = PhonechainError) -> Iterator[None]:
     """Errors of a kind that are raised within begin with the file's name, unless they name it."""

@@ -121,5 +121,5 @@ def _recognize_one(task: Task, files: tuple[Path, Path]) -> Outcome:
     except (PhonechainError, OSError) as error:
         return Outcome(audio, common.file_line(audio, error))
     except Exception as error:
-        return Outcome(audio, f"{audio}: unexpected {type(error).__name__}: {' '.join(str(error).split())[:200]}")
+        return Outcome(audio, common.unexpected_line(audio, error))
     return Outcome(audio, None, len(found.phones), found.notices)

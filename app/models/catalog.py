@@ -17,6 +17,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from phonechain.app.labelling.pipeline import note_precision
 from phonechain.app.models import repository
 from phonechain.app.models.repository import Kind
 from phonechain.app.ops.shared import Shared
@@ -24,7 +25,7 @@ from phonechain.app.problems.errors import DatabaseAway, UnknownModel
 from phonechain.app.settings import Settings
 from phonechain.app.storage.tables import ModelVersion
 from phonechain.app.storage.workspace import Workspace
-from phonechain.features.errors import ModelFileError, SettingsError
+from phonechain.features.errors import ModelFileError, Notice, SettingsError
 
 if TYPE_CHECKING:
     from phonechain.model.files.header import Header
@@ -90,6 +91,11 @@ class Entry:
     @cached_property
     def version(self) -> str:
         return str(self.labeler.card_.get("version", ""))
+
+    @cached_property
+    def notices(self) -> tuple[Notice, ...]:
+        """What each of the model's answers says of it."""
+        return note_precision(self.model)
 
     @property
     def card(self) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from phonechain.features.errors import SettingsError
 from phonechain.model.chain.packing import Packing
 from phonechain.model.encoders.frames import FrameBatch, FrameEncoder, LongFrames
 from phonechain.model.encoders.long import LONG_CHUNK, Chunks, LongRows, count_chunks, rows_of, run_layers
-from phonechain.model.encoders.recurrent import Bidirectional, drop, groups_of, reset_linear
+from phonechain.model.encoders.recurrent import Bidirectional, drop, groups_of, reset_linear, saves_padding
 from phonechain.model.settings import EncoderSettings
 
 
@@ -111,7 +111,7 @@ class RecurrentEncoder(Encoder):
     def _run(self, layer: nn.Module, rows: Tensor, packing: Packing) -> Tensor:
         """[N, C] -> [N, 2 U]; outside training in groups of sequences of similar length, to save padding."""
         lengths = packing.lengths
-        if rows.device.type == "cpu" and not (self.training or torch.is_grad_enabled() or len(lengths) == 1):
+        if saves_padding(self, rows.device, len(lengths)):
             assert isinstance(layer, Bidirectional)
             at = torch.tensor(packing.offsets[:-1])[:, None] + torch.arange(len(lengths))
             return layer.run_rows(rows, at.clamp_max(len(rows) - 1), lengths).rows(packing.time, packing.sequence)

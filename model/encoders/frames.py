@@ -22,7 +22,15 @@ from phonechain.features.inputs import Frames
 from phonechain.features.pooling import MIN_DURATION, PARTS
 from phonechain.model.chain.packing import Packing
 from phonechain.model.encoders.long import LONG_CHUNK, Chunks, count_chunks, rows_of, run_layers
-from phonechain.model.encoders.recurrent import CHUNK, Bidirectional, Halves, drop, groups_of, reset_linear
+from phonechain.model.encoders.recurrent import (
+    CHUNK,
+    Bidirectional,
+    Halves,
+    drop,
+    groups_of,
+    reset_linear,
+    saves_padding,
+)
 from phonechain.model.encoders.rows import Convolutions, index_rows, pool_rows
 from phonechain.model.settings import EncoderSettings
 
@@ -141,8 +149,7 @@ class FrameEncoder(nn.Module):
         self, frames: Sequence[Tensor], period: float, noise: torch.Generator | None
     ) -> Callable[[Tensor, Tensor], Tensor]:
         """What pools the states of these recordings, longest first, over segments: by times [R, 2] and recordings [R]."""
-        alone = len(frames) == 1  # which has no padding
-        if self.training or torch.is_grad_enabled() or alone or frames[0].device.type != "cpu":
+        if not saves_padding(self, frames[0].device, len(frames)):
             states, counts = self.states(frames, noise)
             return lambda times, column: pool_states(states, counts, times, column, period)
         counts = torch.tensor([(len(f) + 1) // 2 for f in frames])

@@ -32,6 +32,11 @@ PADDED = 200_000
 """Positions of a padded batch outside training, over all of its sequences; a single longer sequence is its own batch."""
 
 
+def saves_padding(module: nn.Module, device: torch.device, sequences: int) -> bool:
+    """Whether sequences are read without padding: on a CPU, outside training, where there are several."""
+    return device.type == "cpu" and sequences > 1 and not (module.training or torch.is_grad_enabled())
+
+
 @dataclass(frozen=True)
 class Halves:
     """The states of both directions, each in the order in which they were computed.

@@ -21,7 +21,7 @@ from phonechain.model.networks.crf import ConditionalRandomField
 from phonechain.model.presets import preset
 from phonechain.model.settings import FactorSettings, ModelSettings
 from tests.model.test_presets import corpus, small
-from tests.model.test_training import CRF, QUICK, data, network, same, weights
+from tests.model.test_training import CRF, QUICK, data, end_after, network, same, weights
 
 PERCEPTRON = dataclasses.replace(
     CRF, factors=(*CRF.factors, FactorSettings(kind="perceptron", segments=2, labels=2, units=5))
@@ -112,12 +112,8 @@ def test_repeats_and_resumes_bit_for_bit(tmp_path: Path) -> None:
     train(whole, data(60, 1), data(40, 2), settings, teacher=taught)
     train(again, data(60, 1), data(40, 2), settings, teacher=taught)
 
-    def end_after_two(event: Progress) -> None:
-        if event.stage == "epoch" and event.done == 2:
-            raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
-        train(broken, data(60, 1), data(40, 2), settings, run_dir=tmp_path, progress=end_after_two, teacher=taught)
+        train(broken, data(60, 1), data(40, 2), settings, run_dir=tmp_path, progress=end_after(2), teacher=taught)
     train(resumed, data(60, 1), data(40, 2), settings, run_dir=tmp_path, teacher=taught)
     assert same(weights(whole), weights(again))
     assert same(weights(whole), weights(resumed))

@@ -16,11 +16,11 @@ from phonechain.model.chain.inference import log_likelihood
 from phonechain.model.chain.packing import Packing
 from phonechain.model.chain.potentials import Potentials
 from phonechain.model.learning.objective import Objective, Teacher
-from phonechain.model.learning.training import Progress, dev_error, train
+from phonechain.model.learning.training import dev_error, train
 from phonechain.model.networks.crf import ConditionalRandomField
 from phonechain.model.settings import FactorSettings
 from tests.model.chains import TABLES, make
-from tests.model.test_training import CRF, MEMM, QUICK, data, network, same, weights
+from tests.model.test_training import CRF, MEMM, QUICK, data, end_after, network, same, weights
 
 WINDOWS = dataclasses.replace(
     CRF, factors=(*CRF.factors, FactorSettings(kind="perceptron", segments=2, labels=2, units=5))
@@ -109,12 +109,8 @@ def test_it_learns_repeats_and_resumes_bit_for_bit(tmp_path: Path) -> None:
     train(again, data(60, 1), data(40, 2), SETTINGS)
     train(other, data(60, 1), data(40, 2), QUICK)
 
-    def end_after_two(event: Progress) -> None:
-        if event.stage == "epoch" and event.done == 2:
-            raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
-        train(broken, data(60, 1), data(40, 2), SETTINGS, run_dir=tmp_path, progress=end_after_two)
+        train(broken, data(60, 1), data(40, 2), SETTINGS, run_dir=tmp_path, progress=end_after(2))
     resumed = network(WINDOWS)
     train(resumed, data(60, 1), data(40, 2), SETTINGS, run_dir=tmp_path)
     assert same(weights(whole), weights(again))

@@ -14,12 +14,12 @@ from phonechain.model import phone_model, pretrained_path
 from phonechain.model.chain.packing import Packing
 from phonechain.model.labeler import PhoneLabeler
 from phonechain.model.learning.checkpoint import CHECKPOINT
-from phonechain.model.learning.training import Progress, train
+from phonechain.model.learning.training import train
 from phonechain.model.networks.crf import ConditionalRandomField
 from phonechain.model.presets import preset, preset_names
 from phonechain.model.settings import FactorSettings, ModelSettings
 from tests.model.test_presets import corpus, small
-from tests.model.test_training import CRF, QUICK, data, network, same, weights
+from tests.model.test_training import CRF, QUICK, data, end_after, network, same, weights
 
 BOUND = 0.02
 """Largest difference of a posterior that rounding to 8 binary digits makes in these small models."""
@@ -90,12 +90,8 @@ def test_training_repeats_and_resumes_bit_for_bit(tmp_path: Path) -> None:
     train(again, data(60, 1), data(40, 2), settings)
     train(exact, data(60, 1), data(40, 2), QUICK)
 
-    def end_after_two(event: Progress) -> None:
-        if event.stage == "epoch" and event.done == 2:
-            raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
-        train(broken, data(60, 1), data(40, 2), settings, run_dir=tmp_path, progress=end_after_two)
+        train(broken, data(60, 1), data(40, 2), settings, run_dir=tmp_path, progress=end_after(2))
     assert broken.precision == "float32"
     assert (tmp_path / CHECKPOINT).exists()
     resumed = network()

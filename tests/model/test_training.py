@@ -10,6 +10,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
@@ -54,6 +55,16 @@ def network(model: ModelSettings = CRF, seed: int = 1) -> SequenceNetwork:
 
 def weights(model: torch.nn.Module) -> dict[str, torch.Tensor]:
     return {name: value.clone() for name, value in model.state_dict().items()}
+
+
+def end_after(epochs: int) -> Callable[[Progress], None]:
+    """Interrupts training, as Ctrl-C does, once so many epochs are done."""
+
+    def interrupt(event: Progress) -> None:
+        if event.stage == "epoch" and event.done == epochs:
+            raise KeyboardInterrupt
+
+    return interrupt
 
 
 def same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
@@ -229,12 +240,8 @@ def test_weights_are_averaged_over_epochs_and_scored_so(keep: Literal["best", "l
     train(plain, data(60, 1), data(40, 2), dataclasses.replace(settings, average=1, keep="last"))
     assert same(weights(plain), after[-1])
 
-    def end_after_four(event: Progress) -> None:
-        if event.stage == "epoch" and event.done == 4:
-            raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
-        train(network(), data(60, 1), data(40, 2), settings, run_dir=tmp_path, progress=end_after_four)
+        train(network(), data(60, 1), data(40, 2), settings, run_dir=tmp_path, progress=end_after(4))
     resumed = network()
     train(resumed, data(60, 1), data(40, 2), settings, run_dir=tmp_path)
     assert same(weights(resumed), weights(averaged))
@@ -285,12 +292,8 @@ def test_a_checkpoint_of_other_settings_or_data_is_refused(tmp_path: Path) -> No
 def test_a_checkpoint_older_than_a_setting_had_its_default(tmp_path: Path, average: int, resumes: bool) -> None:
     settings = dataclasses.replace(QUICK, average=average)
 
-    def break_off(told: Progress) -> None:
-        if told.stage == "epoch":
-            raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
-        train(network(), data(60, 1), data(40, 2), settings, run_dir=tmp_path, progress=break_off)
+        train(network(), data(60, 1), data(40, 2), settings, run_dir=tmp_path, progress=end_after(1))
     path = tmp_path / CHECKPOINT
     with safe_open(path, framework="pt") as stored:
         metadata, tensors = stored.metadata(), {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118

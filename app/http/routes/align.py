@@ -24,7 +24,6 @@ from phonechain.app.http.dependencies import ServicesDep
 from phonechain.app.http.uploads import File, Upload, parse_object, parse_options, receive, run_while_connected
 from phonechain.app.labelling.batcher import Slot
 from phonechain.app.labelling.lanes import TEXT_PER_SECOND, estimate_seconds
-from phonechain.app.labelling.pipeline import note_precision
 from phonechain.app.models.catalog import ModelCatalog
 from phonechain.app.problems.errors import InvalidRequest, UnknownModel
 from phonechain.app.schemas import align as schemas
@@ -151,7 +150,7 @@ async def _label(
     found = await services.batcher.label(
         entry, ready.inputs, ready.segments, n_best=N_BEST, decode="posterior", comparison=ready.comparison
     )
-    return Labels(entry.name, entry.version, found.labelled, note_precision(entry.model))
+    return Labels(entry.name, entry.version, found.labelled, entry.notices)
 
 
 def _while_wanted(slot: Slot) -> Progress:

@@ -99,8 +99,7 @@ def prepare(asked: ClassifyRequest, entry: Entry, settings: Settings) -> Prepare
         known=model.label_set if not options.map else model.label_set.with_map(options.map),
     )
     ready.normalised = mode
-    if model.network.precision != "float32":  # nothing to say of nearly every request
-        ready.notices += labelling.note_precision(model)
+    ready.notices += entry.notices
     return ready
 
 

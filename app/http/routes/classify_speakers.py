@@ -11,7 +11,7 @@ from phonechain.app.http.answers import ClassifyRequest, ClassifyResult, file_re
 from phonechain.app.labelling import speakers
 from phonechain.app.labelling.batcher import LabelledUtterance, Slot
 from phonechain.app.labelling.extras import Extras
-from phonechain.app.labelling.pipeline import Prepared, check_count, note_precision
+from phonechain.app.labelling.pipeline import Prepared, check_count
 from phonechain.app.labelling.sequences import describe
 from phonechain.app.models.catalog import Entry
 from phonechain.app.services import Services
@@ -65,7 +65,7 @@ def _prepare(asked: ClassifyRequest, entry: Entry, settings: Settings) -> list[P
     )
     check_count(sum(len(one.segments) for one in ready), settings.max_segments)
     for one in ready:
-        one.notices += note_precision(entry.model)
+        one.notices += entry.notices
     return ready
 
 

@@ -167,7 +167,7 @@ async def _label(source: Source, model: str, services: Services, workspace: Work
             recording=name_stem(source.name),
             known=entry.labeler.label_set_,
         )
-        ready.notices += pipeline.note_precision(entry.model)
+        ready.notices += entry.notices
         metrics.audio.inc(ready.duration)
         playback = await place.run(intake.keep_playback, workspace, path, source.channel)
         scored = await batcher.label(
