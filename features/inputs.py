@@ -6,7 +6,8 @@ T  segments       D  features of a segment       F  frames       B  log-mel band
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,6 +18,7 @@ from phonechain.features.filterbank import log_mels
 from phonechain.features.mfcc import FeatureSettings
 from phonechain.features.pooling import DIMENSION, extract
 from phonechain.features.segments import Segment
+from phonechain.features.statistics import SpeakerStatistics
 
 MARGIN = 0.25
 """Sound before the first and after the last segment that a model sees (s)."""
@@ -36,12 +38,14 @@ class Inputs:
         frames: [F, B] log-mel energies, unnormalised, from `MARGIN` before the first segment to `MARGIN` after the last;
             [0, 0] for a model that reads segment features alone.
         period: seconds between two frames.
+        speaker: statistics of all of the speaker's recordings, where they are known and more than those at hand.
     """
 
     segments: NDArray[np.float32]
     times: NDArray[np.float64]
     frames: Frames
     period: float
+    speaker: SpeakerStatistics | None = None
 
     def __len__(self) -> int:
         """Number of segments."""
@@ -49,22 +53,31 @@ class Inputs:
 
     def select(self, positions: Sequence[int]) -> Inputs:
         """The segments at the given positions, with all frames."""
-        return Inputs(self.segments[positions], self.times[positions], self.frames, self.period)
+        return replace(self, segments=self.segments[positions], times=self.times[positions])
 
     def reduce_to(self, settings: FeatureSettings) -> Inputs:
         """The same without anything that a model with these settings does not read."""
         if (settings.pooled or not self.segments.shape[1]) and (settings.bands or not len(self.frames)):
             return self
         rows = self.segments if settings.pooled else self.segments[:, :0]
-        return Inputs(rows, self.times, self.frames if settings.bands else self.frames[:0], self.period)
+        return replace(self, segments=rows, frames=self.frames if settings.bands else self.frames[:0])
 
     def part(self, begin: int, end: int) -> Inputs:
         """The segments from `begin` to before `end`, with the frames around them."""
         times = self.times[begin:end]
         if not len(self.frames) or not len(times):
-            return Inputs(self.segments[begin:end], times, self.frames[:0], self.period)
+            return replace(self, segments=self.segments[begin:end], times=times, frames=self.frames[:0])
         first, last = frames_around(times, len(self.frames), self.period)
-        return Inputs(self.segments[begin:end], times - first * self.period, self.frames[first:last], self.period)
+        return replace(
+            self,
+            segments=self.segments[begin:end],
+            times=times - first * self.period,
+            frames=self.frames[first:last],
+        )
+
+    def split(self, starts: Sequence[int]) -> list[Inputs]:
+        """The parts that begin at segment 0 and at each of `starts`."""
+        return [self.part(*span) for span in pairwise((0, *starts, len(self)))] if starts else [self]
 
 
 def extract_inputs(audio: Audio, segments: Sequence[Segment], settings: FeatureSettings) -> Inputs:

@@ -58,6 +58,21 @@ def read(path: Path, start: int = 0, count: int | None = None) -> Iterator[Line]
 
 
 @lru_cache(maxsize=8)
+def find_spread_speakers(path: Path, size: int) -> frozenset[str]:
+    """The speakers whose lines do not all follow each other, or are more than `size`; found once a process."""
+    runs: dict[str, list[int]] = {}
+    last: str | None = None
+    for line in read(path):
+        if line.speaker is not None:
+            own = runs.setdefault(line.speaker, [])
+            if line.speaker != last:
+                own.append(0)
+            own[-1] += 1
+        last = line.speaker
+    return frozenset(speaker for speaker, own in runs.items() if len(own) > 1 or own[0] > size)
+
+
+@lru_cache(maxsize=8)
 def _starts(path: Path) -> NDArray[np.int64]:
     """Where each line begins; a file of blobs never changes, so this is found once a process."""
     starts, at = [0], 0

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ from phonechain.app.storage.tables import SPLIT, Job
 from phonechain.app.storage.workspace import Workspace
 
 if TYPE_CHECKING:
-    from distributed import Client, LocalCluster
+    from distributed import Client, Future, LocalCluster
     from distributed.security import Security
 
 CONNECT = 10.0
@@ -117,21 +117,30 @@ class DaskCluster:
         from distributed import fire_and_forget
 
         assert self._client is not None
+        client = self._client
         given, key = self.workspace.as_dict(), task_key(job.id)
         options: dict[str, Any] = {"pure": False, "retries": 0}
         resources = job.spec.get("resources") or None
         if job.kind in SPLIT:
-            # A later part has a lower priority, so that jobs share the workers by turns.
-            parts = [
-                self._client.submit(
-                    tasks.run_part, given, job.id, n, key=f"{key}-part-{n}", priority=-n, resources=resources, **options
-                )
-                for n in range(job.spec["parts"])
-            ]
-            end = self._client.submit(tasks.end_parts, given, job.id, *parts, key=key, **options)
+            measured = None
+            if job.spec.get("whole_speakers"):
+                measures = self._submit_parts(job, "measure", tasks.measure_part)
+                measured = client.submit(tasks.merge_measures, *measures, key=f"{key}-measures", **options)
+            parts = self._submit_parts(job, "part", tasks.run_part, measured)
+            end = client.submit(tasks.end_parts, given, job.id, *parts, key=key, **options)
         else:
-            end = self._client.submit(tasks.run_job, given, job.id, key=key, resources=resources, **options)
+            end = client.submit(tasks.run_job, given, job.id, key=key, resources=resources, **options)
         fire_and_forget(end)
+
+    def _submit_parts(self, job: Job, name: str, task: Callable[..., Any], *more: Any) -> list[Future[Any]]:
+        """A task for each part; a later one has a lower priority, so that jobs share the workers by turns."""
+        assert self._client is not None
+        given, key = self.workspace.as_dict(), f"{task_key(job.id)}-{name}"
+        options: dict[str, Any] = {"pure": False, "retries": 0, "resources": job.spec.get("resources") or None}
+        return [
+            self._client.submit(task, given, job.id, n, *more, key=f"{key}-{n}", priority=-n, **options)
+            for n in range(job.spec["parts"])
+        ]
 
     def cancel(self, ids: Iterable[str]) -> None:
         """Take the tasks of these jobs off the scheduler."""

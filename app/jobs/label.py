@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
@@ -29,27 +30,72 @@ from phonechain.app.storage.workspace import Workspace
 from phonechain.features import annotation as notation
 from phonechain.features.annotation.base import name_stem
 from phonechain.features.errors import PhonechainError
+from phonechain.features.statistics import SpeakerStatistics
 
 if TYPE_CHECKING:
     from phonechain.app.labelling.pipeline import Prepared
     from phonechain.model.answers import LabelledSegment
     from phonechain.model.labeler import PhoneLabeler
+    from phonechain.model.learning.normaliser import Mode
 
 BATCH = 16
 """Utterances labelled at once, at least: all of a speaker that follow each other are."""
 MOST_SECONDS = 3 * 3600.0
-"""Sound labelled at once, about: a speaker with more is normalised in parts."""
+"""Sound labelled at once, about: a speaker with more is measured first, so that his recordings can be labelled apart."""
 
 
-def run(workspace: Workspace, job: Job, lines: Sequence[Line], files: Files, still_wanted: Throttle) -> Part:
-    """The labels of the utterances of these lines. Raises Cancelled, Fenced."""
+def measure(
+    workspace: Workspace, job: Job, lines: Sequence[Line], files: Files, still_wanted: Throttle
+) -> dict[str, SpeakerStatistics]:
+    """The statistics of the speakers of these lines, if the job normalises by speaker. Raises Cancelled, Fenced.
+
+    Lines that cannot be used have no part in them; `run` says why they cannot.
+    """
+    labeler, mode, _ = _load(workspace, job)
+    if mode != "speaker":
+        return {}
+    found: dict[str, SpeakerStatistics] = {}
+    for line in lines:
+        still_wanted()
+        if line.speaker is None:
+            continue
+        try:
+            [own] = _prepare(line, files, labeler, job.spec["options"])
+        except (PhonechainError, OSError):
+            continue
+        if own.segments:
+            one = labeler.model_.normaliser.measure(own.inputs.split(own.starts), labeler.features_)
+            before = found.get(line.speaker)
+            found[line.speaker] = one if before is None else SpeakerStatistics.merge([before, one])
+    return found
+
+
+def _load(workspace: Workspace, job: Job) -> tuple[PhoneLabeler, Mode, bool]:
+    """The job's model, over what it normalises, and whether the speakers of the corpus's lines are those of the sound."""
     options = job.spec["options"]
     # A job that was taken by an earlier version has few of these.
     labeler = execution.load_labeler(workspace, job.spec["model"]["blob"], options.get("precision", "float32"))
-    extras = Extras(options.get("sequences", 0), options.get("words", False), options.get("hidden", False))
     # Tiers of several speakers are each a speaker's; nothing says whose recordings belong together.
     known_speakers = not options.get("all_speakers", False)
-    mode = labeler.normalisation(options.get("normalise"), known_speakers=known_speakers)
+    return labeler, labeler.normalisation(options.get("normalise"), known_speakers=known_speakers), known_speakers
+
+
+def run(
+    workspace: Workspace,
+    job: Job,
+    lines: Sequence[Line],
+    files: Files,
+    still_wanted: Throttle,
+    measured: Mapping[str, SpeakerStatistics],
+) -> Part:
+    """The labels of the utterances of these lines. Raises Cancelled, Fenced.
+
+    `measured` are the speakers whose recordings are spread over parts of the job; others' are all among these lines, and
+    follow each other.
+    """
+    labeler, mode, known_speakers = _load(workspace, job)
+    options, known = job.spec["options"], dict(measured)
+    extras = Extras(options.get("sequences", 0), options.get("words", False), options.get("hidden", False))
     part = Part()
 
     def prepare(line: Line) -> list[Prepared] | None:
@@ -60,7 +106,16 @@ def run(workspace: Workspace, job: Job, lines: Sequence[Line], files: Files, sti
             part.errors.append(execution.make_file_error(job.id, line.index, line.id, error))
             return None
 
-    for ready in _batches(lines, prepare, by_speaker=mode == "speaker" and known_speakers):
+    by_speaker = mode == "speaker" and known_speakers
+    for ready in _batches(lines, prepare, lambda speaker: by_speaker and speaker not in known):
+        last = ready[-1][0]
+        if by_speaker and last.speaker not in known:
+            whole = [line for line in lines if line.speaker == last.speaker]
+            if last.speaker is not None and whole[-1].index > last.index:  # more than is labelled at once
+                known.update(measure(workspace, job, whole, files, still_wanted))
+        for line, own in ready if by_speaker else ():
+            for one in own:
+                one.inputs = replace(one.inputs, speaker=known.get(line.speaker or ""))
         tiers = [one for _, own in ready for one in own]
         groups = number_speakers(line.speaker if known_speakers else None for line, own in ready for _ in own)
         answers = pipeline.label_sequences(
@@ -97,13 +152,15 @@ def run(workspace: Workspace, job: Job, lines: Sequence[Line], files: Files, sti
 
 
 def _batches(
-    lines: Iterable[Line], prepare: Callable[[Line], list[Prepared] | None], *, by_speaker: bool
+    lines: Iterable[Line], prepare: Callable[[Line], list[Prepared] | None], together: Callable[[str], bool]
 ) -> Iterator[list[tuple[Line, list[Prepared]]]]:
-    """The lines that can be prepared, in batches; with `by_speaker`, those of a speaker that follow each other in one."""
+    """The lines that can be prepared, in batches; those of a speaker that belong `together` in one if they follow each other."""
     batch: list[tuple[Line, list[Prepared]]] = []
     seconds = 0.0
     for line in lines:
-        goes_on = by_speaker and bool(batch) and line.speaker is not None and line.speaker == batch[-1][0].speaker
+        goes_on = (
+            bool(batch) and line.speaker is not None and line.speaker == batch[-1][0].speaker and together(line.speaker)
+        )
         if (len(batch) >= BATCH and not goes_on) or seconds > MOST_SECONDS:
             yield batch
             batch, seconds = [], 0.0

@@ -7,14 +7,16 @@ that dies) leaves the row as it is, and the reconciler submits the job again.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from phonechain.app.jobs import execution, queries, repository
 from phonechain.app.jobs.outage import retry_database
 from phonechain.app.problems.errors import DatabaseAway, UnknownJob
 from phonechain.app.storage.tables import RUNNING
 from phonechain.app.storage.workspace import Workspace
+
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -51,13 +53,35 @@ def run_job(given: Mapping[str, Any], id: str) -> str:
     return "done"
 
 
-def run_part(given: Mapping[str, Any], id: str, number: int) -> str:
-    """Run one part of a job that is split over a corpus."""
-    workspace = Workspace.for_task(given)
-    try:
-        from phonechain.app.jobs import sharding
+def measure_part(given: Mapping[str, Any], id: str, number: int) -> dict[str, Any]:
+    """Statistics of the speakers whose recordings are spread over the parts of a labelling job, from one part."""
+    from phonechain.app.jobs import sharding
 
-        sharding.run_part(workspace, id, number)
+    workspace = Workspace.for_task(given)
+    measured = _run_of_part(workspace, id, number, lambda: sharding.measure_part(workspace, id, number))
+    return measured if isinstance(measured, dict) else {}  # a job that ended has no use for them
+
+
+def merge_measures(*parts: Mapping[str, Any]) -> dict[str, Any]:
+    """The statistics of each of these speakers over the whole job."""
+    from phonechain.app.jobs import sharding
+
+    return sharding.merge_measures(parts)
+
+
+def run_part(given: Mapping[str, Any], id: str, number: int, measured: Mapping[str, Any] | None = None) -> str:
+    """Run one part of a job that is split over a corpus; `measured` are the statistics of speakers from `merge_measures`."""
+    from phonechain.app.jobs import sharding
+
+    workspace = Workspace.for_task(given)
+    ended = _run_of_part(workspace, id, number, lambda: sharding.run_part(workspace, id, number, measured or {}))
+    return ended or "done"
+
+
+def _run_of_part(workspace: Workspace, id: str, number: int, action: Callable[[], T]) -> T | str:
+    """What `action` gives, or a word that says why the job has no use for it."""
+    try:
+        return action()
     except repository.Cancelled:
         retry_database(repository.finish_cancelled, workspace.db, id)
         return "cancelled"
@@ -69,7 +93,6 @@ def run_part(given: Mapping[str, Any], id: str, number: int) -> str:
         log.exception("job %s failed in part %d", id, number)
         retry_database(repository.fail, workspace.db, id, None, execution.error_to_json(error))
         return "failed"
-    return "done"
 
 
 def end_parts(given: Mapping[str, Any], id: str, *parts: Any) -> str:

@@ -315,11 +315,9 @@ def label_sequences(
     segments: list[Sequence[Segment]] = []
     owners: list[int] = []
     for n, (own_inputs, own, starts) in enumerate(items):
-        edges = [0, *starts, len(own)]
-        for begin, end in pairwise(edges):
-            inputs.append(own_inputs.part(begin, end) if starts else own_inputs)
-            segments.append(own[begin:end])
-            owners.append(n)
+        inputs += own_inputs.split(starts)
+        segments += [own[begin:end] for begin, end in pairwise((0, *starts, len(own)))]
+        owners += [n] * (len(starts) + 1)
     answers = model.label(
         inputs,
         segments,

@@ -67,8 +67,7 @@ def describe(
     index = {label: n for n, label in enumerate(model.labels)}
     answered = [index[segment.label] for segment in labelled]
     edges = [0, *ready.starts, count]
-    parts = [ready.inputs.part(a, b) if ready.starts else ready.inputs for a, b in pairwise(edges)]
-    seen = model.encode_parts(parts, beside=beside, mode=labeler.normalisation(normalise))
+    seen = model.encode_parts(ready.inputs.split(ready.starts), beside=beside, mode=labeler.normalisation(normalise))
     places = list(ready.indices) or list(range(count))
     out: dict[str, Any] = {}
     if extras.sequences:

@@ -18,10 +18,11 @@ from phonechain.features.augmentation import AugmentationSettings, augment, mask
 from phonechain.features.inputs import Frames
 from phonechain.features.mfcc import FeatureSettings
 from phonechain.features.segments import Utterance
+from phonechain.features.statistics import Statistics
 from phonechain.model.chain.packing import Packing, sort_by_length
 from phonechain.model.encoders.frames import FrameBatch
 from phonechain.model.learning.extraction import Featurised
-from phonechain.model.learning.normaliser import FRAME_PRIOR, Mode, Normaliser, Statistics
+from phonechain.model.learning.normaliser import FRAME_PRIOR, Mode, Normaliser
 from phonechain.model.learning.splits import cut_run, labelled_runs
 
 CPU = torch.device("cpu")

@@ -8,7 +8,7 @@ recording are estimated with the training set's as a prior (maximum a posteriori
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal
@@ -22,15 +22,13 @@ from phonechain.features.errors import SettingsError
 from phonechain.features.filterbank import level
 from phonechain.features.inputs import Frames, Inputs
 from phonechain.features.mfcc import FeatureSettings
+from phonechain.features.statistics import Rows, SpeakerStatistics, Statistics, blocks
 
 SPEAKER_PRIOR = 30.0
 """Weight of the training set's statistics, in segments, when a speaker's own are mixed with them."""
 
 FRAME_PRIOR = 300.0
 """The same in frames."""
-
-ROWS = 1 << 15
-"""Rows that are held at once in float64."""
 
 Mode = Literal["model", "recording", "speaker"]
 """What is normalised over, besides the training set: nothing, each recording by itself, or all of a speaker's recordings."""
@@ -43,53 +41,8 @@ MODES: dict[str, tuple[Mode, ...]] = {
 """The modes that a model trained with `ModelSettings.normalise` answers in."""
 
 
-@dataclass(frozen=True)
-class Statistics:
-    """Statistics of a speaker's or recording's rows: their number, mean and variance, [D] or [B]."""
-
-    count: float
-    mean: NDArray[np.float64]
-    variance: NDArray[np.float64]
-
-    @classmethod
-    def of(cls, rows: NDArray[np.float32]) -> Statistics:
-        """Of rows [N, D]."""
-        return cls.of_blocks(lambda: _blocks(rows), rows.shape[1])
-
-    @classmethod
-    def of_blocks(cls, blocks: Callable[[], Iterable[NDArray[np.float32]]], width: int) -> Statistics:
-        """Of rows that come some at a time, [n, D], the same ones whenever they are asked for."""
-        count, total, squares = 0, np.zeros(width), np.zeros(width)
-        for block in blocks():
-            count += len(block)
-            total += block.sum(0, dtype=np.float64)
-        if not count:
-            return cls(0.0, total, np.ones(width))
-        mean = total / count
-        for block in blocks():
-            squares += ((block - mean) ** 2).sum(0)
-        return cls(float(count), mean, squares / count)
-
-    def standardise(
-        self, rows: NDArray[np.float32], prior: float, out: NDArray[np.float32] | None = None
-    ) -> NDArray[np.float32]:
-        """Normalise rows [N, D], already normalised over the training set, with these statistics; into `out` if given."""
-        weight = self.count / (self.count + prior)
-        mean = weight * self.mean
-        variance = weight * (self.variance + (self.mean - mean) ** 2) + (1 - weight)
-        out = np.empty(rows.shape, dtype=np.float32) if out is None else out
-        for block, place in zip(_blocks(rows), _blocks(out), strict=True):
-            place[:] = (block - mean) / np.sqrt(variance)
-        return out
-
-
-def _blocks(rows: NDArray[np.float32] | ScaledFrames) -> Iterator[NDArray[np.float32]]:
-    """Some rows at a time: in float64 the frames of two hours would be 230 MB."""
-    return (rows[at : at + ROWS] for at in range(0, len(rows), ROWS))
-
-
-def _blocks_of_all(several: Sequence[NDArray[np.float32] | ScaledFrames]) -> Iterator[NDArray[np.float32]]:
-    return (block for rows in several for block in _blocks(rows))
+def _blocks_of_all(several: Sequence[Rows]) -> Iterator[NDArray[np.float32]]:
+    return (block for rows in several for block in blocks(rows))
 
 
 @dataclass(frozen=True)
@@ -171,17 +124,32 @@ class Normaliser:
         groups: Sequence[int] | NDArray[np.int64] | None = None,
         *,
         mode: Mode | None = None,
+        known: Mapping[int, Statistics] | None = None,
     ) -> NDArray[np.float32]:
-        """[N, D] normalised. `groups` [N] says whose rows belong together; None takes all as one speaker's."""
+        """[N, D] normalised. `groups` [N] says whose rows belong together; None takes all as one speaker's.
+
+        Groups have the statistics of their rows, except those whose statistics are `known`.
+        """
         scaled: NDArray[np.float32] = (x - self.mean.numpy()) / self.std.numpy()
         if (mode or self.check_mode(None, known_speakers=True)) == "model" or not len(x):
             return scaled
-        group = np.zeros(len(x), dtype=np.int64) if groups is None else np.unique(groups, return_inverse=True)[1]
+        group = np.zeros(len(x), dtype=np.int64) if groups is None else np.asarray(groups)
         out = np.empty_like(scaled)
-        for g in range(int(group.max()) + 1):
+        for g in np.unique(group).tolist():
             rows = group == g
-            out[rows] = Statistics.of(scaled[rows]).standardise(scaled[rows], SPEAKER_PRIOR)
+            own = (known or {}).get(g) or Statistics.of(scaled[rows])
+            out[rows] = own.standardise(scaled[rows], SPEAKER_PRIOR)
         return out
+
+    def measure(self, items: Sequence[Inputs], features: FeatureSettings) -> SpeakerStatistics:
+        """The statistics of a speaker's utterances, at least one, which `Inputs.speaker` may give to any of them."""
+        items = [i.reduce_to(features) for i in items]
+        rows = np.concatenate([i.segments for i in items])
+        frames = [ScaledFrames(self, i.frames, self._level(i.frames, features, own=True)) for i in items]
+        return SpeakerStatistics(
+            Statistics.of((rows - self.mean.numpy()) / self.std.numpy()),
+            Statistics.of_blocks(partial(_blocks_of_all, frames if features.bands else []), features.bands),
+        )
 
     def scale_frames(self, frames: Frames, features: FeatureSettings, *, own: bool) -> NDArray[np.float32]:
         """[F, B] normalised over the training set, after subtracting the recording's `own` level or the training set's."""
@@ -191,7 +159,10 @@ class Normaliser:
     def apply_inputs(
         self, items: Sequence[Inputs], features: FeatureSettings, groups: Sequence[int], mode: Mode
     ) -> list[Inputs]:
-        """Normalise several utterances, each with the rest of its group (`groups`, one number per utterance)."""
+        """Normalise several utterances, each with the rest of its group (`groups`, one number per utterance).
+
+        In the mode "speaker", a group whose utterances say what is known of their `speaker` has those statistics.
+        """
         return self.apply_lazily(items, features, groups, mode)[0]
 
     def apply_lazily(
@@ -203,7 +174,11 @@ class Normaliser:
             return [], {}
         items = [i.reduce_to(features) for i in items]
         lengths = [len(i.segments) for i in items]
-        x = self.apply(np.concatenate([i.segments for i in items]), np.repeat(groups, lengths), mode=mode)
+        known = {g: i.speaker for i, g in zip(items, groups, strict=True) if i.speaker and mode == "speaker"}
+        x = self.apply(
+            np.concatenate([i.segments for i in items]), np.repeat(groups, lengths), mode=mode,
+            known={g: of.segments for g, of in known.items() if features.pooled},
+        )  # fmt: skip
         rows = np.split(x, np.cumsum(lengths)[:-1])
         made = [replace(i, segments=own) for i, own in zip(items, rows, strict=True)]
         if not features.bands:
@@ -213,8 +188,12 @@ class Normaliser:
         frames = {n: f[:] for n, f in enumerate(scaled) if n not in lazy}
         for g in dict.fromkeys(groups) if mode != "model" else ():
             members = [n for n, other in enumerate(groups) if other == g]
-            own = Statistics.of_blocks(
-                partial(_blocks_of_all, [frames.get(n, scaled[n]) for n in members]), features.bands
+            own = (
+                known[g].frames
+                if g in known
+                else Statistics.of_blocks(
+                    partial(_blocks_of_all, [frames.get(n, scaled[n]) for n in members]), features.bands
+                )
             )
             for n in members:
                 if n in lazy:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
 
+from phonechain.features import statistics
 from phonechain.features.errors import SettingsError
 from phonechain.features.inputs import Inputs
 from phonechain.features.mfcc import FeatureSettings
-from phonechain.model.learning import normaliser
-from phonechain.model.learning.normaliser import FRAME_PRIOR, MODES, SPEAKER_PRIOR, Normaliser, Statistics
+from phonechain.features.statistics import SpeakerStatistics, Statistics
+from phonechain.model.learning.normaliser import FRAME_PRIOR, MODES, SPEAKER_PRIOR, Normaliser
 
 FEATURES = FeatureSettings(bands=40)
 
@@ -101,11 +104,33 @@ def test_statistics_in_blocks_are_those_of_the_whole(monkeypatch: pytest.MonkeyP
     rows = np.random.default_rng(1).normal(-6, 2, (101, 5)).astype(np.float32)
     whole = Statistics.of(rows)
     scaled = whole.standardise(rows, 10.0)
-    monkeypatch.setattr(normaliser, "ROWS", 7)
+    monkeypatch.setattr(statistics, "ROWS", 7)
     parts = Statistics.of(rows)
     np.testing.assert_allclose(parts.variance, rows.var(0, dtype=np.float64), rtol=1e-12)
     np.testing.assert_allclose(parts.variance, whole.variance, rtol=1e-12)
     np.testing.assert_allclose(parts.standardise(rows, 10.0), scaled, atol=1e-6)
+
+
+@pytest.mark.parametrize("bands", [0, 40])
+def test_a_speaker_measured_in_parts_is_normalised_as_together(bands: int) -> None:
+    features, normal = FeatureSettings(bands=bands), fit()
+    items = [inputs(n, segments=3 + n, shift=0.5 * n, level=float(n)) for n in range(7)]
+    other = inputs(50, shift=3.0)
+    together = normal.apply_inputs([*items, other], features, [0] * 7 + [1], "speaker")
+    parts = [normal.measure(own, features).to_dict() for own in (items[:1], items[1:5], items[5:])]
+    speaker = SpeakerStatistics.merge([SpeakerStatistics.from_dict(part) for part in parts])
+    known = [replace(item, speaker=speaker) for item in items]
+    apart = [*known[:2], other, *known[2:]]
+    made = normal.apply_inputs(apart[:4], features, [3, 3, 1, 3], "speaker")
+    made += normal.apply_inputs(apart[4:], features, [0] * 4, "speaker")
+    assert made[2].speaker is None
+    for one, whole in zip([*made[:2], *made[3:], made[2]], together, strict=True):
+        np.testing.assert_allclose(one.segments, whole.segments, atol=1e-5)
+        np.testing.assert_allclose(one.frames, whole.frames, atol=1e-5)
+    # a part of a recording keeps what is known of the speaker; alone and by recording it is not used
+    assert known[3].part(1, 4).speaker is speaker
+    [alone], [plain] = (normal.apply_inputs([i], features, [0], "recording") for i in (known[3], items[3]))
+    assert np.array_equal(alone.segments, plain.segments)
 
 
 def test_a_constant_feature_and_a_model_without_frames() -> None:

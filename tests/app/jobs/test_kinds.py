@@ -39,4 +39,4 @@ def test_it_is_not_taken_for_an_evaluation(workspace: Workspace, caplog: pytest.
 
 def test_its_parts_are_not_taken_for_an_alignment(workspace: Workspace) -> None:
     with pytest.raises(ValueError, match="unknown kind of job: 'summarise'"):
-        sharding._work(workspace, _add(workspace), [], Files(None, Path()), Throttle(lambda: None))
+        sharding._work(workspace, _add(workspace), [], Files(None, Path()), Throttle(lambda: None), {})
