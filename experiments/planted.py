@@ -43,6 +43,8 @@ PAIRS = (("T", "D"), ("S", "Z"), ("IH", "IY"))
 STEP = 0.04
 SHORTEST = 0.02
 """Seconds that a segment keeps when its boundary moves."""
+FLOOR = 0.035
+"""Seconds, half a frame over the shortest phone of an aligner with three states and frames of 10 ms."""
 
 Kind = Callable[[Sequence[Segment], Sequence[str], float, np.random.Generator], "Planted"]
 
@@ -204,6 +206,15 @@ def precision(scores: Sequence[NDArray[np.float64]], wrong: Sequence[NDArray[np.
     return float(bad[order[: int(bad.sum())]].mean())
 
 
+def precision_over_floor(scores: Sequence[NDArray[np.float64]], planted: Sequence[Planted]) -> float:
+    """`precision` of the segments of over 30 ms alone."""
+    long = [np.asarray([s.end - s.start for s in one.segments]) > FLOOR for one in planted]
+    return precision(
+        [own[kept] for own, kept in zip(scores, long, strict=True)],
+        [one.wrong[kept] for one, kept in zip(planted, long, strict=True)],
+    )
+
+
 def drop_unknown(spoken: Sequence[DecodedUtterance], labels: Sequence[str]) -> list[DecodedUtterance]:
     """The same without the segments whose label the model does not know."""
     kept = [replace(s, segments=[one for one in s.segments if one.label in labels]) for s in spoken]
@@ -255,6 +266,8 @@ def main(given: Sequence[str] | None = None) -> int:
                 planted = [plant(s.segments, labeler.labels_, SHARE, random) for s in spoken]
                 for name, scores in doubts(labeler, spoken, planted, context).items():
                     found.setdefault(name, []).append(precision(scores, [one.wrong for one in planted]))
+                    if not planted[0].of_boundaries:
+                        found.setdefault(f"{name}, over 30 ms", []).append(precision_over_floor(scores, planted))
             for name, values in found.items():
                 cells.setdefault(name, []).append(f"{100 * np.mean(values):.1f}")
         for name, row in cells.items():

@@ -10,10 +10,12 @@ import pytest
 from experiments.planted import (
     PAIRS,
     STEP,
+    Planted,
     confusable_labels,
     fit,
     move_boundaries,
     precision,
+    precision_over_floor,
     random_labels,
 )
 from phonechain.features.segments import Segment
@@ -55,6 +57,15 @@ def test_precision_is_the_share_of_planted_errors_among_as_many() -> None:
     wrong = [np.asarray([True, False, False]), np.asarray([False, True])]
     assert precision([np.asarray([0.1, 0.9, 0.8]), np.asarray([0.7, 0.2])], wrong) == 1.0
     assert precision([np.asarray([0.1, 0.9, 0.2]), np.asarray([0.7, 0.8])], wrong) == 0.5
+
+
+def test_precision_over_the_floor_leaves_short_segments_out() -> None:
+    """The second segment, right but the most doubtful, is of 30 ms."""
+    given = [Segment(0.0, 0.1, "K"), Segment(0.1, 0.13, "T"), Segment(0.13, 0.2, "S")]
+    one = Planted(given, np.asarray([True, False, False]))
+    scores = [np.asarray([0.2, 0.1, 0.9])]
+    assert precision(scores, [one.wrong]) == 0.0
+    assert precision_over_floor(scores, [one]) == 1.0
 
 
 def test_fitted_weights_rank_what_they_were_fitted_to() -> None:
