@@ -44,5 +44,9 @@ def pretrained_path(name: str = "default") -> Path:
     path = folder / f"{PRETRAINED if name == 'default' else name}.safetensors"
     if path.parent != folder or not path.is_file():
         names = ", ".join([f"default ({PRETRAINED})", *labelling_names()[1:], f"{ALIGNMENT} (to align)"])
-        raise SettingsError(f"expected a model out of {names}, got {name[:80]!r}", pointer="model", value=name[:80])
+        raise SettingsError(
+            f"expected one of the models {names}, or the path of a model file, got {name[:80]!r}",
+            pointer="model",
+            value=name[:80],
+        )
     return path

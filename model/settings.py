@@ -308,7 +308,7 @@ def from_dict(cls: type[T], values: Mapping[str, Any], where: str = "") -> T:
     for key in values:
         if key not in names:
             raise SettingsError(
-                f"expected a setting out of {', '.join(names)}, got {where}{key}", pointer=where + key, value=key
+                f"expected one of the settings {', '.join(names)}, got {where}{key}", pointer=where + key, value=key
             )
     converted = {key: _convert(hints[key], value, where + key) for key, value in values.items()}
     try:

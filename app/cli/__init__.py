@@ -11,7 +11,7 @@ import io
 import os
 import sys
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -113,8 +113,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         return _fail(_os_error(error), BAD_INPUT, debug)
     except Exception as error:
-        if hasattr(error, "format_message") and hasattr(error, "exit_code"):  # an error of usage, in typer's words
-            return _fail(f"{_strip_period(error.format_message())} (see {PROGRAM} --help)", BAD_INPUT, debug=False)
+        if hasattr(error, "format_message") and hasattr(error, "exit_code"):
+            return _fail(_usage_error(error), BAD_INPUT, debug=False)
         if debug:
             raise
         where = f"{type(error).__name__}: {error}"
@@ -144,6 +144,16 @@ def _fail(message: str, code: int, debug: bool) -> int:
         traceback.print_exc()
     print(f"{PROGRAM}: {' '.join(message.split())}", file=sys.stderr)
     return code
+
+
+def _usage_error(error: Any) -> str:
+    """An error of usage in typer's words, and the command whose help says more."""
+    message, context = error.format_message(), getattr(error, "ctx", None)
+    name = PROGRAM if context is None else context.command_path
+    if context is not None and message.startswith("Usage"):  # the name of a group by itself
+        message = f"expected a command after {name}: {', '.join(context.command.commands)}"
+    message = message.replace("Input should be ", "expected ").split(", unable to parse")[0]
+    return f"{_strip_period(message)} (see {name} --help)"
 
 
 def _strip_period(text: str) -> str:

@@ -14,7 +14,7 @@ import typer
 
 from phonechain.app.cli import common, options
 from phonechain.app.cli.aligners import load_aligner, load_pronouncer, render_answer
-from phonechain.features.errors import SettingsError
+from phonechain.features.errors import AudioError, SettingsError
 
 if TYPE_CHECKING:
     from phonechain.app.alignment.labels import Labels
@@ -103,12 +103,13 @@ def align(
     if (transcript is None) == (text is None):
         got = "neither" if text is None else "both"
         raise SettingsError(f"expected a TRANSCRIPT file or --text for {audio}, got {got}")
-    wanted = choose_format(format, out)
+    wanted = common.choose_format(format, out)
     common.check_output(out)
     from phonechain.app.alignment import pipeline
     from phonechain.app.alignment.labels import label
 
-    sound = pipeline.read_audio(audio, aligner, chosen)
+    with common.name_file(audio, AudioError):
+        sound = pipeline.read_audio(audio, aligner, chosen)
     source: Any = text
     if transcript is not None:
         common.check_file(transcript, "a transcript or an annotation file")
@@ -147,14 +148,15 @@ def recognize(
 
         recognize_folder(audio, out, model, format, chosen, label_with, device)
         return
-    wanted = choose_format(format, out)
+    wanted = common.choose_format(format, out)
     common.check_output(out)
     common.check_file(audio, "a sound file")
     aligner = load_aligner(model, device)
     from phonechain.app.alignment import pipeline
     from phonechain.app.alignment.labels import label
 
-    sound = pipeline.read_audio(audio, aligner, chosen)
+    with common.name_file(audio, AudioError):
+        sound = pipeline.read_audio(audio, aligner, chosen)
     with show_progress(sound) as progress:
         done = pipeline.recognize(aligner, sound, progress=progress)
     common.warn(done.notices)
@@ -175,23 +177,6 @@ def parse_channel(channel: str) -> Any:
     if channel == "mix" or (channel.isascii() and channel.isdecimal() and len(channel) < 6):
         return channel if channel == "mix" else int(channel)
     raise SettingsError(f"--channel: expected an index from 0, or mix, got {channel!r}", value=channel)
-
-
-def choose_format(format: str | None, out: Path | None) -> str:
-    """table, json or an annotation format. Raises SettingsError."""
-    from phonechain.features.annotation import FORMATS
-
-    known = ["table", "json", *(name for name in FORMATS if name != "json")]
-    if format is not None:
-        if format not in known:
-            raise SettingsError(f"--format: expected one of {', '.join(known)}, got {format!r}")
-        return format
-    if out is None:
-        return "table"
-    suffix = out.suffix.lower()
-    if suffix == ".json":
-        return "json"
-    return next((name for name, known_format in FORMATS.items() if suffix in known_format.suffixes), "table")
 
 
 def print_answer(

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from phonechain.features.errors import ModelFileError, Notice, PhonechainError, SettingsError
+from phonechain.features.errors import ModelFileError, Notice, PhonechainError, SettingsError, UnrecognisedAnnotation
 from phonechain.features.files import printable_path, write_whole
 
 if TYPE_CHECKING:
@@ -157,6 +157,17 @@ def unexpected_line(file: Path, error: Exception) -> str:
     return f"{file}: unexpected {type(error).__name__}: {' '.join(str(error).split())[:200]}"
 
 
+def check_annotation(data: bytes, file: Path, what: str) -> None:
+    """Raises UnrecognisedAnnotation for sound, and the like, where a command takes no sound beside the annotation."""
+    from phonechain.features.annotation import describe_other
+
+    if (other := describe_other(data)) is not None:
+        raise UnrecognisedAnnotation(
+            f"{printable_path(file)}: expected {what}, got {other}; `phonechain align` and `phonechain recognize` make "
+            "annotations of recordings"
+        )
+
+
 @contextmanager
 def name_file(file: Path, kind: type[PhonechainError] = PhonechainError) -> Iterator[None]:
     """Errors of a kind that are raised within begin with the file's name, unless they name it."""
@@ -205,6 +216,27 @@ def check_output(out: Path | None) -> None:
         raise SettingsError(f"expected a file to write, got the folder {out}", value=str(out))
     if not out.parent.is_dir():
         raise SettingsError(f"cannot write {out}: the folder {out.parent} does not exist", value=str(out))
+
+
+def choose_format(format: str | None, out: Path | None) -> str:
+    """The format asked for, else the one of `out`'s suffix: table, json or an annotation format. Raises SettingsError."""
+    from phonechain.features.annotation import FORMATS, format_named, format_of
+
+    known = ["table", "json", *(name for name in FORMATS if name != "json")]
+    if format == "table" or (format is None and out is None):
+        return "table"
+    if format is not None:
+        found = format_named(format)
+        if found is None:
+            raise SettingsError(f"--format: expected one of {', '.join(known)}, got {format!r}")
+        return found.name
+    found = format_of(out.name) if out is not None else None
+    if found is None:
+        raise SettingsError(
+            f"--out: the name {out} has no suffix of a format; rename it or add --format: {', '.join(known)}",
+            value=str(out),
+        )
+    return found.name
 
 
 def write_output(data: bytes, out: Path | None, *, durable: bool = True) -> None:

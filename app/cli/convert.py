@@ -159,6 +159,8 @@ def _convert_one(source: Path, out: Path, options: Options) -> None:
     common.check_output(target)
     _refuse_to_overwrite(target, options)
     data = source.read_bytes()
+    if options.from_ is None:
+        common.check_annotation(data, source, "an annotation to convert")
     try:
         with common.name_file(source):
             read = _read(data, source, options, options.utterance)

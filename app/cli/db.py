@@ -26,7 +26,9 @@ def _workspace() -> Workspace:
 
 
 @db.command("upgrade")
-def upgrade(revision: Annotated[str, typer.Argument(help="Revision to migrate to.")] = "head") -> None:
+def upgrade(
+    revision: Annotated[str, typer.Argument(help="Revision to migrate to.", metavar="REVISION")] = "head",
+) -> None:
     """Migrate the tables to the newest revision."""
     from phonechain.app.storage.migrations import migrate
 
@@ -37,7 +39,9 @@ def upgrade(revision: Annotated[str, typer.Argument(help="Revision to migrate to
 
 @db.command("downgrade")
 def downgrade(
-    revision: Annotated[str, typer.Argument(help="Revision to return to; base removes all tables.")],
+    revision: Annotated[
+        str, typer.Argument(help="Revision to return to; base removes all tables.", metavar="REVISION")
+    ],
 ) -> None:
     """Migrate the tables back to an earlier revision."""
     from phonechain.app.storage.migrations import migrate
@@ -60,7 +64,7 @@ def current() -> None:
 
 @keys.command("add")
 def add(
-    name: Annotated[str, typer.Argument(help="Name of the key's user.")],
+    name: Annotated[str, typer.Argument(help="Name of the key's user.", metavar="NAME")],
     scope: Annotated[
         list[str] | None, typer.Option(help="read, label, train or admin; repeatable. Default: label.")
     ] = None,
@@ -104,7 +108,7 @@ def list_() -> None:
 
 
 @keys.command("revoke")
-def revoke(id: Annotated[str, typer.Argument(help="Id of the key.")]) -> None:
+def revoke(id: Annotated[str, typer.Argument(help="Id of the key.", metavar="ID")]) -> None:
     """Revoke a key."""
     from phonechain.app.storage import keys as stored
 

@@ -115,7 +115,7 @@ def show(id: Id, url: Url = URL, key: Key = None) -> None:
 
 @jobs.command("train")
 def train(
-    corpus: Annotated[str, typer.Argument(help=CORPUS)],
+    corpus: Annotated[str, typer.Argument(help=CORPUS, metavar="CORPUS")],
     name: Annotated[str, typer.Option(help="Name of the new model.")],
     preset: Annotated[str, typer.Option(help="System to train; `phonechain presets` lists them.")] = "spn-lc-crf",
     base: Annotated[str | None, typer.Option(metavar="MODEL", help="The service's model to start from.")] = None,
@@ -151,7 +151,7 @@ def train(
 
 @jobs.command("label")
 def label(
-    corpus: Annotated[str, typer.Argument(help=CORPUS)],
+    corpus: Annotated[str, typer.Argument(help=CORPUS, metavar="CORPUS")],
     model: Annotated[str, typer.Option("--model", "-m", help="Model: NAME, NAME@VERSION or an alias.")] = "default",
     format: Format = None,
     tier: options.Tier = None,
@@ -222,7 +222,7 @@ Aligner = Annotated[
 
 @jobs.command("align")
 def align(
-    corpus: Annotated[str, typer.Argument(help=CORPUS)],
+    corpus: Annotated[str, typer.Argument(help=CORPUS, metavar="CORPUS")],
     model: Aligner = "default",
     refine: Annotated[
         bool, typer.Option("--refine", help="Refine the boundaries of annotations instead of finding new ones.")
@@ -275,7 +275,7 @@ def _dictionary_text(path: Path) -> str:
 
 @jobs.command("recognize")
 def recognize(
-    corpus: Annotated[str, typer.Argument(help=CORPUS)],
+    corpus: Annotated[str, typer.Argument(help=CORPUS, metavar="CORPUS")],
     model: Aligner = "default",
     channel: options.Channel = "mix",
     label_with: LabelWith = None,
@@ -298,7 +298,7 @@ def recognize(
 
 @jobs.command("evaluate")
 def evaluate(
-    corpus: Annotated[str, typer.Argument(help=CORPUS)],
+    corpus: Annotated[str, typer.Argument(help=CORPUS, metavar="CORPUS")],
     model: Annotated[str, typer.Option("--model", "-m", help="Model: NAME, NAME@VERSION or an alias.")] = "default",
     split: Annotated[str | None, typer.Option(help="Split to score. Default: test, or everything.")] = None,
     wait: Wait = False,

@@ -149,7 +149,7 @@ def label(
         raise SettingsError(f"SEGMENTS is missing: expected the segmentation of {audio}")
     common.check_file(segments, "an annotation file")
     common.check_output(out)
-    form = _output_format(format, out)
+    form = common.choose_format(format, out)
     if extras and form not in (("json",) if hidden else ("json", "table")):
         raise SettingsError(f"--format: expected json{'' if hidden else ' or table'} with these options, got {form}")
     labeler = common.load_model(model, device, precision)
@@ -185,27 +185,6 @@ def label(
         for ready, labelled in labelled_tiers:
             ranking.add(f"{segments}#{ready.tier.name}" if all_speakers else str(segments), ready, labelled)
         ranking.output(doubtful, table)
-
-
-def _output_format(format: str | None, out: Path | None) -> str:
-    """The format asked for, else the one of `out`'s suffix. Raises SettingsError."""
-    from phonechain.features.annotation import FORMATS, format_named, format_of
-
-    known = ["table", "json", *(name for name in FORMATS if name != "json")]
-    if format == "table" or (format is None and out is None):
-        return "table"
-    if format is not None:
-        found = format_named(format)
-        if found is None:
-            raise SettingsError(f"--format: expected one of {', '.join(known)}, got {format!r}")
-        return found.name
-    found = format_of(out.name) if out is not None else None
-    if found is None:
-        raise SettingsError(
-            f"--out: the name {out} has no suffix of a format; rename it or add --format: {', '.join(known)}",
-            value=str(out),
-        )
-    return found.name
 
 
 def label_files(

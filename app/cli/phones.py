@@ -103,7 +103,10 @@ def _count_labels(path: Path, tier: str | None) -> Counter[str]:
             return Counter(corpora.read_corpus(path, bars, tier=tier).labels())
     from phonechain.features import annotation as notation
 
-    chosen, notices = notation.choose_tier(notation.read(path.read_bytes(), name=path.name), tier)
+    data = path.read_bytes()
+    common.check_annotation(data, path, "an annotation or a corpus folder")
+    with common.name_file(path):
+        chosen, notices = notation.choose_tier(notation.read(data, name=path.name), tier)
     common.warn(notices)
     return Counter(s.label for s in notation.tier_segments(chosen) if s.label is not None)
 

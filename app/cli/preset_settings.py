@@ -64,10 +64,11 @@ def apply_changes(preset_name: str, changes: Sequence[str], base: PhoneLabeler |
             if group is None:
                 names = [setting.key for setting in list_settings(preset)]
                 near = difflib.get_close_matches(key, [*names, *(name.split(".", 1)[1] for name in names)], 1)
-                hint = f" (did you mean {near[0]}?)" if near else ""
+                hint = f"did you mean {near[0]}? " if near else ""
                 raise SettingsError(
-                    f"--set {key}: no such setting{hint}: expected one of {', '.join(names)}", pointer=key, value=key
-                )
+                    f"--set {key}: no such setting; {hint}`phonechain presets {preset.name}` lists all of them",
+                    pointer=key, value=key,
+                )  # fmt: skip
             path.insert(0, group)
         part = _replace(getattr(preset, path[0]), path[1:], value, key)
         preset = dataclasses.replace(preset, **{path[0]: part})

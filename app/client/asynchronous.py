@@ -204,7 +204,7 @@ class AsyncClient:
     def _translate(self, error: Exception) -> Exception:
         if not isinstance(error, httpx.TransportError):
             return error
-        return Unreachable(f"expected a service at {self.http.base_url}, got: {str(error) or type(error).__name__}")
+        return Unreachable(f"no service responds at {self.http.base_url}: {str(error) or type(error).__name__}")
 
 
 async def _pieces(file: Path) -> AsyncIterator[bytes]:

@@ -201,4 +201,4 @@ class Client:
     def _translate(self, error: Exception) -> Exception:
         if not isinstance(error, httpx.TransportError):
             return error
-        return Unreachable(f"expected a service at {self.http.base_url}, got: {str(error) or type(error).__name__}")
+        return Unreachable(f"no service responds at {self.http.base_url}: {str(error) or type(error).__name__}")

@@ -156,7 +156,7 @@ def _scan(
     read.utterances = [u for u in read.utterances if u.annotation is not None]
     if not read.utterances:
         first = f": {_problem_to_json(read.problems[0], root)['message']}" if read.problems else ""
-        raise CorpusError(f"no utterance can be used out of {len(read.problems)} files{first}")
+        raise CorpusError(f"none of the {len(read.problems)} utterances can be used{first}")
     if read.dropped:  # so that whoever reads the files again leaves out the same
         options = {**options, "drop": [*dict.fromkeys([*(options.get("drop") or ()), *read.dropped])]}
     return Corpus(
@@ -187,7 +187,7 @@ def _scan_recordings(
                 read.problems.append(CorpusProblem(one.audio, None, LINK))
         read.problems = [p if _is_inside(p.file, roots) else CorpusProblem(p.file, None, LINK) for p in read.problems]
     if not read.recordings:
-        raise CorpusError(f"no recording can be used out of {len(read.problems)} files")
+        raise CorpusError(f"none of the {len(read.problems)} recordings can be used")
     lines = (
         Line(
             n, r.id, _relative_name(r.audio, root), "" if r.transcript is None else _relative_name(r.transcript, root),

@@ -22,7 +22,7 @@ def check_formats(value: list[str]) -> list[str]:
     """The names of annotation formats, each once. Raises PydanticCustomError."""
     found = [format_named(name) for name in value]
     if None in found:
-        raise PydanticCustomError("format", "expected formats out of {names}", {"names": ", ".join(FORMATS)})
+        raise PydanticCustomError("format", "expected formats among {names}", {"names": ", ".join(FORMATS)})
     return list(dict.fromkeys(form.name for form in found if form is not None))
 
 

@@ -156,9 +156,14 @@ def read(
     source = Source(data, name=name, encoding=encoding, options=Options(rate, utterance, audio, channel))
     if not data or data.isspace():
         raise UnrecognisedAnnotation("expected an annotation, got an empty file")
-    if format is None and (other := next((what for magic, what in _OTHERS.items() if data.startswith(magic)), None)):
+    if format is None and (other := describe_other(data)) is not None:
         raise UnrecognisedAnnotation(f"expected an annotation, got {other}; are the two files swapped?")
     return (_format(format, READABLE) if format is not None else sniff(source)).parse(source)
+
+
+def describe_other(data: bytes) -> str | None:
+    """What a file is that people send in place of an annotation, such as "a WAV recording"; None if it is no such file."""
+    return next((what for magic, what in _OTHERS.items() if data.startswith(magic)), None)
 
 
 def read_all(data: bytes, *, name: str | None = None) -> dict[str, Annotation]:
@@ -293,5 +298,5 @@ def _format(name: str, known: dict[str, Format]) -> Format:
         return known[name]
     except KeyError:
         raise AnnotationError(
-            f"expected a format out of {', '.join(known)}; got '{name[:40]}'", pointer="format", value=name[:40]
+            f"expected one of the formats {', '.join(known)}; got '{name[:40]}'", pointer="format", value=name[:40]
         ) from None

@@ -61,7 +61,7 @@ def read(
     """
     root = Path(root)
     if layout is not None and layout not in LAYOUTS:
-        raise CorpusError(f"expected a layout out of {', '.join(LAYOUTS)}; got '{layout[:40]}'", value=layout)
+        raise CorpusError(f"expected one of the layouts {', '.join(LAYOUTS)}; got '{layout[:40]}'", value=layout)
     if layout == "timit" or (layout is None and tier is None and table is None and timit.find(root) is not None):
         if shift or raw is not None:
             raise CorpusError(

@@ -61,7 +61,9 @@ def preset(name: str) -> Preset:
         return auto({})
     if name not in preset_names():
         raise SettingsError(
-            f"expected a preset out of {AUTO}, {', '.join(preset_names())}, got {name!r}", pointer="preset", value=name
+            f"expected one of the presets {AUTO}, {', '.join(preset_names())}, got {name!r}",
+            pointer="preset",
+            value=name,
         )
     text = resources.files("phonechain.model.presets").joinpath(f"{name}.toml").read_text(encoding="utf-8")
     return from_dict(Preset, {"name": name, **tomllib.loads(text)})

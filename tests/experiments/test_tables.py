@@ -51,7 +51,7 @@ def test_candidates_are_all_the_combinations() -> None:
     ("change", "message"),
     [
         ({"sytsem": []}, "got 'sytsem'"),
-        ({"system": [{"name": "x", "preset": "nope"}]}, "expected a preset out of"),
+        ({"system": [{"name": "x", "preset": "nope"}]}, "expected one of the presets"),
         ({"system": [{"name": "x", "preset": "lc-crf", "modle": {}}]}, "got 'modle'"),
         ({"system": [{"name": "x", "preset": "lc-crf", "training": {"epoch": 3}}]}, "got epoch"),
     ],

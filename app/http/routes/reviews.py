@@ -158,7 +158,7 @@ def annotation(
     X-Phonechain-Warnings."""
     if format is not None and format not in notation.FORMATS:
         raise AnnotationError(
-            f"expected a format out of {', '.join(notation.FORMATS)}; got {format!r}", pointer="format", value=format
+            f"expected one of the formats {', '.join(notation.FORMATS)}; got {format!r}", pointer="format", value=format
         )
     row = reviews.file(id, number)
     source = services.workspace.store.local(row.annotation).read_bytes()

@@ -167,7 +167,7 @@ def test_ones_own_dictionary_goes_with_the_job(service: Client, transcribed: dic
         ({"kind": "align", "refine": True}, "expected a corpus of segments to align"),
         ({"kind": "align", "language": "de"}, "expected a dictionary or phones for the language 'de'"),
         ({"kind": "align", "dictionary": "word\n"}, "expected phones after 'word'"),
-        ({"kind": "align", "formats": ["word"]}, "expected formats out of"),
+        ({"kind": "align", "formats": ["word"]}, "expected formats among"),
         ({"kind": "align", "spread": 0}, "spread"),
         ({"kind": "recognize", "refine": True}, "refine"),
     ],
