@@ -5,17 +5,16 @@ from __future__ import annotations
 import csv
 import io
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-import typer
-
 from phonechain.app.alignment.tables import COLUMNS, phone_to_row
 from phonechain.app.cli import common
 from phonechain.app.cli.aligners import (
+    Outcome,
     choose_folder_format,
     count_workers,
     forget_models,
@@ -23,11 +22,11 @@ from phonechain.app.cli.aligners import (
     load_lone_labeler,
     load_pronouncer,
     render_answer,
+    run_folder,
 )
 from phonechain.features.corpora import transcripts
-from phonechain.features.corpora.base import NoticeCount
 from phonechain.features.corpora.pairing import read_bytes
-from phonechain.features.errors import AudioError, Notice, PhonechainError
+from phonechain.features.errors import AudioError, PhonechainError
 
 if TYPE_CHECKING:
     from phonechain.app.alignment.labels import Labels
@@ -36,9 +35,6 @@ if TYPE_CHECKING:
     from phonechain.features.audio.reader import Audio
     from phonechain.features.corpora.transcripts import TranscribedRecording
     from phonechain.model.segmental.aligner import PhoneAligner
-
-EVERY = 10.0
-"""Seconds between two lines that say how far it is, where standard error is no terminal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,17 +121,6 @@ class Task:
     device: str
 
 
-@dataclass(slots=True)
-class Outcome:
-    """What came of a recording: why it failed, or its phones, and what is to be said of it."""
-
-    recording: TranscribedRecording
-    failure: str | None = None
-    phones: int = 0
-    notices: Sequence[Notice] = ()
-    rows: Sequence[Row] = ()
-
-
 def align_folder(
     root: Path,
     out: Path | None,
@@ -163,35 +148,12 @@ def align_folder(
     task = Task(root, out, model, speech, form, suffix, options, channel, ranked, label_with, device)
     if label_with is not None:
         load_lone_labeler(label_with, device)
-    ranking, notices, failed, done, phones = Ranking(), NoticeCount(), 0, 0, 0
-    count, align = len(found.recordings), partial(_align_one, task)
-    with (
-        common.bars(every=EVERY) as bars,
-        common.map_in_processes(align, found.recordings, count_workers(count, aligner)) as outcomes,
-    ):
-        for problem in found.problems:
-            bars.line(f"left out {problem}")
-        for n, outcome in enumerate(outcomes):
-            bars.update("align", n, count)
-            if outcome.failure is not None:
-                failed += 1
-                bars.line(f"failed {outcome.failure}")
-                continue
-            for notice in outcome.notices:
-                if notice.code == "transcript-improbable":
-                    bars.line(f"warning {outcome.recording.transcript}: {notice.message}")
-            notices.add(outcome.recording.audio, [n for n in outcome.notices if n.code != "transcript-improbable"])
-            done += 1
-            phones += outcome.phones
-            ranking.rows += outcome.rows
-        bars.update("align", count, count)
-    common.warn(notices.notices())
-    ranking.finish(doubtful, table)
-    wrong = f"; {common.count_noun(failed, 'file')} could not be used" if failed else ""
+    left_out = [f"left out {problem}" for problem in found.problems]
+    workers = count_workers(len(found.recordings), aligner)
+    totals = run_folder("align", partial(_align_one, task), found.recordings, workers, left_out)
+    Ranking(totals.rows).finish(doubtful, table)
     where = f" to {out}" if out is not None else ""
-    print(f"aligned {phones} phones of {common.count_noun(done, 'recording')}{where}{wrong}", file=sys.stderr)
-    if failed or not done:
-        raise typer.Exit(1 if done else 2)
+    totals.finish(f"aligned {totals.phones} phones of {common.count_noun(totals.done, 'recording')}{where}")
 
 
 @lru_cache(maxsize=1)
@@ -219,12 +181,19 @@ def _align_one(task: Task, one: TranscribedRecording) -> Outcome:
             common.write_output(data, target, durable=False)
     except (PhonechainError, OSError) as error:
         file = one.audio if isinstance(error, AudioError) else one.transcript
-        return Outcome(one, common.file_line(file, error))
+        return Outcome(one.audio, common.file_line(file, error))
     except Exception as error:
-        return Outcome(one, common.unexpected_line(one.audio, error))
+        return Outcome(one.audio, common.unexpected_line(one.audio, error))
     name = one.audio.relative_to(task.root).as_posix()
     rows = list_rows(name, aligner, answer, labels) if task.ranked else ()
-    return Outcome(one, None, len(answer.alignment.phones), answer.notices, rows)
+    improbable = [notice for notice in answer.notices if notice.code == "transcript-improbable"]
+    return Outcome(
+        one.audio,
+        phones=len(answer.alignment.phones),
+        lines=[f"warning {one.transcript}: {notice.message}" for notice in improbable],
+        notices=[notice for notice in answer.notices if notice not in improbable],
+        rows=rows,
+    )
 
 
 def _label(task: Task, sound: Audio, answer: AlignedRecording) -> Labels | None:

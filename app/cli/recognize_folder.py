@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Literal
 
-import typer
-
 from phonechain.app.cli import common
-from phonechain.app.cli.align_folder import EVERY
 from phonechain.app.cli.aligners import (
+    Outcome,
     choose_folder_format,
     count_workers,
     forget_models,
     load_lone_aligner,
     load_lone_labeler,
     render_answer,
+    run_folder,
 )
 from phonechain.features.corpora import transcripts
-from phonechain.features.corpora.base import NoticeCount
-from phonechain.features.errors import Notice, PhonechainError, SettingsError
+from phonechain.features.errors import PhonechainError, SettingsError
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,16 +33,6 @@ class Task:
     channel: int | Literal["mix"]
     label_with: str | None
     device: str
-
-
-@dataclass(slots=True)
-class Outcome:
-    """What came of a recording: why it failed, or the number of its phones and what is to be said of it."""
-
-    audio: Path
-    failure: str | None = None
-    phones: int = 0
-    notices: Sequence[Notice] = ()
 
 
 def recognize_folder(
@@ -71,27 +58,9 @@ def recognize_folder(
         load_lone_labeler(label_with, device)
     recordings = list(_choose_targets(root, out, suffix))
     task = Task(model, form, channel, label_with, device)
-    notices, failed, done, phones = NoticeCount(), 0, 0, 0
-    count = len(recordings)
-    with (
-        common.bars(every=EVERY) as bars,
-        common.map_in_processes(partial(_recognize_one, task), recordings, count_workers(count, aligner)) as outcomes,
-    ):
-        for n, outcome in enumerate(outcomes):
-            bars.update("recognize", n, count)
-            if outcome.failure is not None:
-                failed += 1
-                bars.line(f"failed {outcome.failure}")
-                continue
-            notices.add(outcome.audio, list(outcome.notices))
-            done += 1
-            phones += outcome.phones
-        bars.update("recognize", count, count)
-    common.warn(notices.notices())
-    wrong = f"; {common.count_noun(failed, 'file')} could not be used" if failed else ""
-    print(f"found {phones} phones in {common.count_noun(done, 'recording')}, to {out}{wrong}", file=sys.stderr)
-    if failed or not done:
-        raise typer.Exit(1 if done else 2)
+    workers = count_workers(len(recordings), aligner)
+    totals = run_folder("recognize", partial(_recognize_one, task), recordings, workers)
+    totals.finish(f"found {totals.phones} phones in {common.count_noun(totals.done, 'recording')}, to {out}")
 
 
 def _choose_targets(root: Path, out: Path, suffix: str) -> Iterator[tuple[Path, Path]]:
@@ -122,4 +91,4 @@ def _recognize_one(task: Task, files: tuple[Path, Path]) -> Outcome:
         return Outcome(audio, common.file_line(audio, error))
     except Exception as error:
         return Outcome(audio, common.unexpected_line(audio, error))
-    return Outcome(audio, None, len(found.phones), found.notices)
+    return Outcome(audio, phones=len(found.phones), notices=found.notices)
