@@ -137,14 +137,14 @@ class Settings(BaseSettings):
     device: Device = _setting(
         "auto",
         "device",
-        "Where models label and train, here and in the service's workers: `cpu`, `cuda`, `cuda:N`, or `auto`, a GPU where torch "
-        "can use one, else the CPU. Of alignment, the network is computed there.",
+        "Device that models use in the service and its workers: `cpu`, `cuda`, `cuda:N`, or `auto` (a GPU if torch can use one, "
+        "otherwise the CPU). Of an alignment, only the network runs there.",
     )
     precision: Literal["float32", "bfloat16"] = _setting(
         "float32",
         "format",
-        "Of the numbers that labelling models multiply, in requests and, unless a job says otherwise, in jobs. In `bfloat16` "
-        "posteriors move by up to 0.01, and every answer says so; whether it is faster depends on the machine "
+        "Precision in which labelling models multiply, in requests and, unless a job says otherwise, in jobs. With `bfloat16`, "
+        "posteriors change by up to 0.01, and every answer says so; whether it is faster depends on the machine "
         "(docs/measurements.md).",
     )
     data: Path | None = _setting(

@@ -54,7 +54,7 @@ class PhoneLabeler(SystemSelection):
         features: how sound becomes features, as an object or by name; what the encoder reads is added to it.
         drop: labels to leave out of training and evaluation, with the chain continuing across them (TIMIT's `q`).
         name, description, licence, data, limits: the model card.
-        device: where it trains and labels: cpu, cuda, cuda:N, or auto, a GPU where torch can use one, else the CPU.
+        device: device to train and label on: cpu, cuda, cuda:N, or auto (a GPU if torch can use one, otherwise the CPU).
 
     Examples:
         >>> from phonechain.features.reading import read_audio, read_segments
@@ -161,9 +161,9 @@ class PhoneLabeler(SystemSelection):
             stop: called often; True ends the training with the best epoch so far.
             run_dir: folder for the checkpoint and the features.
             cache: folder for the features only.
-            base: a model whose weights, or whose encoder's, are the start where they fit; `start_` says what came of it.
-            teacher: a model whose answers are learnt beside the labels (`training.teacher_weight`): it knows the corpus's
-                labels and has the same feature settings, and its normaliser is taken over.
+            base: a model to start from: its weights, or its encoder's, are used where they fit; `start_` says which.
+            teacher: a model from whose answers to learn as well (`training.teacher_weight`). It must know the corpus's labels
+                and have the same feature settings; its normaliser is used.
             corpus, command: provenance for the model file.
 
         Raises:
@@ -219,7 +219,7 @@ class PhoneLabeler(SystemSelection):
     ) -> PhoneLabeler:
         """As `fit`, from computed features (see model.learning.extraction.featurise).
 
-        `notices` are told of the corpus already, and come before those of the training in `notices_`.
+        `notices` are those of the corpus, and precede those of the training in `notices_`.
         """
         base = self._base_of(base)
         root = self._root_features(base)
@@ -253,7 +253,7 @@ class PhoneLabeler(SystemSelection):
         return self
 
     def trainable(self) -> PhoneLabeler:
-        """What a training can go on from: this labeler or, of one whose model is a product of experts, its first expert's."""
+        """The labeler that training can continue from: this one or, for a product of experts, that of the first expert."""
         model = self._require_model()
         if not model.settings.experts:
             return self
@@ -277,7 +277,7 @@ class PhoneLabeler(SystemSelection):
         return whole.provenance_.corpus
 
     def recover(self, run_dir: Path) -> bool:
-        """After a `fit` that was broken off: take the weights of its best whole epoch; False if there was none.
+        """After an interrupted `fit`, take the weights of its best complete epoch; False if there was none.
 
         Its posteriors are not calibrated; its card says so.
 
@@ -371,10 +371,10 @@ class PhoneLabeler(SystemSelection):
         device: str = "auto",
         precision: Precision = "float32",
     ) -> PhoneLabeler:
-        """Load the labeler from a model file, which errors call `name` if given, else by its path, onto a device.
+        """Load the labeler from a model file onto a device. Errors call the file `name`; by default, by its path.
 
-        `precision` is that of the products of encoder and factors (see `phonechain.model.device.multiply_in`): in bfloat16
-        posteriors move by up to 0.01.
+        `precision` is that of the products of encoder and factors (see `phonechain.model.device.multiply_in`): with bfloat16,
+        posteriors change by up to 0.01.
 
         Raises:
             ModelFileError: not a model file, a damaged one, or one whose parts do not fit together.

@@ -33,7 +33,7 @@ def align(
         transcript: text, or an annotation whose words or phones to align.
         model: an alignment model; the English one by default.
         dictionary: pronunciations, or their file, or `Path("espeak-ng:ru")` for that program; CMUdict by default.
-        phones: the transcript is phones with blanks between them.
+        phones: the transcript consists of phones separated by spaces.
         oov: guess the pronunciation of words missing from the dictionary, or refuse them; by default guess with CMUdict.
         refine: move the boundaries of the annotation to where they fit best nearby.
 

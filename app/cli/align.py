@@ -32,7 +32,7 @@ FormatOption = Annotated[
 LabelWith = Annotated[
     str | None,
     typer.Option(
-        help="Labelling model, such as default: it labels the segments found, and says how probable their labels are.",
+        help="Labelling model, such as default, that labels the segments found and gives the probability of their labels.",
         metavar="MODEL",
     ),
 ]

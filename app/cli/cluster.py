@@ -32,7 +32,8 @@ def worker(
         str, typer.Option(help="Memory at which a process is restarted, such as 3GiB; 0 for no limit.")
     ] = "auto",
     device: Annotated[
-        str | None, typer.Option(help="Where its jobs compute: auto, cpu, cuda or cuda:N. Default: PHONECHAIN_DEVICE.")
+        str | None,
+        typer.Option(help="Device for its jobs to compute on: auto, cpu, cuda or cuda:N. Default: PHONECHAIN_DEVICE."),
     ] = None,
     host: Annotated[
         str | None, typer.Option(help="Address at which the scheduler and other workers reach this one.")

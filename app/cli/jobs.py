@@ -120,7 +120,7 @@ def train(
     preset: Annotated[str, typer.Option(help="System to train; `phonechain presets` lists them.")] = "spn-lc-crf",
     base: Annotated[str | None, typer.Option(metavar="MODEL", help="The service's model to start from.")] = None,
     teacher: Annotated[
-        str | None, typer.Option(metavar="MODEL", help="The service's model whose answers to learn beside the labels.")
+        str | None, typer.Option(metavar="MODEL", help="The service's model from whose answers to learn as well.")
     ] = None,
     set_: Annotated[
         list[str] | None,
@@ -178,7 +178,7 @@ def label(
     max_gap: options.MaxGap = 0.2,
     precision: Annotated[
         Literal["float32", "bfloat16"] | None,
-        typer.Option(help="Of the numbers that the model multiplies. Default: as the service is set."),
+        typer.Option(help="Precision in which the model multiplies. Default: the service's setting."),
     ] = None,
     out: Out = None,
     wait: Wait = False,

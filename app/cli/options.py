@@ -52,7 +52,7 @@ Normalise = Annotated[
     str | None,
     typer.Option(
         help="Normalise features over the recording, over the speaker (in a folder), or by the model's training set alone, "
-        "so that no answer depends on the rest of the recording. Default: the widest that the model was trained for.",
+        "so that no answer depends on the rest of the recording. Default: the widest of these that the model was trained for.",
         metavar="recording|speaker|model",
     ),
 ]
@@ -75,7 +75,7 @@ AllSpeakers = Annotated[bool, typer.Option("--all-speakers", help="Label every s
 Precision = Annotated[
     Literal["float32", "bfloat16"],
     typer.Option(
-        help="Of the numbers that the networks multiply. In bfloat16, posteriors move by up to "
+        help="Precision in which the networks multiply. With bfloat16, posteriors change by up to "
         "0.01, and every answer says so; whether it is faster depends on the machine.",
     ),
 ]
@@ -83,7 +83,7 @@ Device = Annotated[
     str,
     typer.Option(
         envvar="PHONECHAIN_DEVICE",
-        help="Where the model computes: cpu, cuda, cuda:N, or auto, a GPU where torch can use one, else the CPU.",
+        help="Device to compute on: cpu, cuda, cuda:N, or auto (a GPU if torch can use one, otherwise the CPU).",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]

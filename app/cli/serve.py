@@ -36,7 +36,7 @@ def serve(
     ] = None,
     device: Annotated[
         str | None,
-        typer.Option(help="Where models compute: auto, cpu, cuda or cuda:N.", show_default=False),
+        typer.Option(help="Device for models to compute on: auto, cpu, cuda or cuda:N.", show_default=False),
     ] = None,
     demo: Annotated[bool, typer.Option("--demo", help="Label a sample sentence first, like phonechain demo.")] = False,
 ) -> None:

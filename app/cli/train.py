@@ -59,8 +59,8 @@ def train(
         str | None,
         typer.Option(
             metavar="MODEL",
-            help="Model whose answers to learn beside the labels (training.teacher_weight). It has the corpus's labels and "
-            "the same feature settings; a small system comes closer to a large one.",
+            help="Model from whose answers to learn as well (training.teacher_weight), which brings a small system closer to "
+            "a large one. It must have the corpus's labels and the same feature settings.",
         ),
     ] = None,
     tier: options.Tier = None,

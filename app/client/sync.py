@@ -17,11 +17,11 @@ T = TypeVar("T")
 
 
 class Client:
-    """Requests to one service. Raises RemoteError for what it refuses, Unreachable where nobody answers.
+    """Requests to one service. Raises RemoteError if the service refuses a request, Unreachable if it does not respond.
 
     Args:
         url: the service's address, such as `http://127.0.0.1:8000`.
-        key: an API key, where the service asks for one.
+        key: an API key, if the service requires one.
         timeout: seconds to wait for an answer.
         http: a client of httpx to use instead, with its own base URL.
     """
@@ -45,7 +45,7 @@ class Client:
         self, audio: str | Path | bytes, segments: str | Path | bytes | Sequence[Mapping[str, Any]], **options: Any
     ) -> dict[str, Any]:
         """The label of every segment with its posterior. `segments` is an annotation file, or a list of objects with `start`,
-        `end` (seconds) and perhaps `label`; `options` are those of `POST /classify`: model, n_best, tier and others."""
+        `end` (seconds) and optionally `label`; `options` are those of `POST /classify`: model, n_best, tier and others."""
         answer = self._run(calls.send_form("/classify", {"audio": audio, "segments": segments}, options))
         return dict(answer.json())
 
@@ -67,15 +67,15 @@ class Client:
     # ---------------------------------------------------------------------------------------------------------- corpora
 
     def upload_corpus(self, archive: str | Path, **options: Any) -> dict[str, Any]:
-        """Send a zip or tar; `options` are those of the service: name, tier, table and others."""
+        """Upload a zip or tar file; `options` are those of the service: name, tier, table and others."""
         return self._run(calls.send_file("/corpora", archive, options))
 
     def register_corpus(self, **place: Any) -> dict[str, Any]:
-        """A `folder` or `url` that the service allows."""
+        """Register a `folder` or `url` that the service allows."""
         return self._run(calls.ask_json("POST", "/corpora", again=False, json=place))
 
     def list_corpora(self) -> Iterator[dict[str, Any]]:
-        """Every corpus, the newest first."""
+        """Every corpus, newest first."""
         return self._pages("/corpora", "corpora", {})
 
     def delete_corpus(self, id: str) -> None:
@@ -89,11 +89,11 @@ class Client:
         return self._run(calls.start_job(asked, idempotency_key))
 
     def job(self, id: str) -> dict[str, Any]:
-        """A job as it is now."""
+        """The current state of a job."""
         return self._run(calls.ask_json("GET", f"/jobs/{id}"))
 
     def list_jobs(self, **filters: Any) -> Iterator[dict[str, Any]]:
-        """Jobs, the newest first; `state` and `kind` filter."""
+        """Jobs, newest first, filtered by `state` and `kind`."""
         return self._pages("/jobs", "jobs", filters)
 
     def errors(self, id: str) -> Iterator[dict[str, Any]]:
@@ -101,7 +101,7 @@ class Client:
         return self._pages(f"/jobs/{id}/errors", "errors", {})
 
     def cancel(self, id: str) -> dict[str, Any]:
-        """Ask a job to end."""
+        """Request the cancellation of a job."""
         return self._run(calls.ask_json("POST", f"/jobs/{id}/cancel"))
 
     def delete_job(self, id: str) -> None:
@@ -109,7 +109,7 @@ class Client:
         self._run(calls.ask(Call("DELETE", f"/jobs/{id}"), again=True), check=True)
 
     def events(self, id: str, after: int = 0) -> Iterator[dict[str, Any]]:
-        """The events of a job until it has ended; a broken stream is resumed where it broke."""
+        """The events of a job until it has ended; a broken stream is resumed."""
         subscription = Subscription(id, after)
         while not subscription.over:
             pause = 0.5
@@ -132,7 +132,7 @@ class Client:
                 time.sleep(pause)
 
     def wait(self, id: str, every: float = 0.5) -> dict[str, Any]:
-        """The job when it has ended."""
+        """Wait until a job has ended, and return it."""
         while (job := self.job(id))["state"] not in calls.TERMINAL:
             time.sleep(every)
         return job
@@ -161,7 +161,7 @@ class Client:
         return self._run(calls.ask_json("GET", "/models"))
 
     def upload_model(self, file: str | Path, name: str | None = None) -> dict[str, Any]:
-        """Store a model file as a version."""
+        """Upload a model file as a new version."""
         return self._run(calls.send_file("/models", file, {"name": name}))
 
     # ----------------------------------------------------------------------------------------------------------- inside

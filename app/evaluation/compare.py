@@ -45,7 +45,7 @@ def compare(
     progress: Callable[[Progress], None] | None = None,
     problem: Callable[[str], None] | None = None,
 ) -> SystemComparison:
-    """Whether system b errs less on a corpus than system a, and how sure that is.
+    """Compare the errors of two systems on a corpus: whether b makes fewer than a, and how certain that is.
 
     Args:
         a, b: a labeler, the path of a model file or the name of a shipped model, or the path of answers: a folder that

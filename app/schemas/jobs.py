@@ -111,8 +111,8 @@ class LabelJob(_JobOptions, FurtherAnswers):
     decode: Literal["posterior", "viterbi"] = "posterior"
     precision: Literal["float32", "bfloat16"] | None = Field(
         None,
-        description="Of the numbers that the model multiplies. With `bfloat16` posteriors move by up to 0.01, and each answer says "
-        "so. Default: as the service is set (`PHONECHAIN_PRECISION`).",
+        description="Precision in which the model multiplies. With `bfloat16`, posteriors change by up to 0.01, and each answer "
+        "says so. Default: the service's setting (`PHONECHAIN_PRECISION`).",
     )
     normalise: Literal["model", "recording", "speaker"] | None = Field(
         None,

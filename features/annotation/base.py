@@ -84,7 +84,7 @@ class Annotation:
         return next((t for t in self.tiers if nfc(t.name) == wanted), None)
 
     def interval_tiers(self) -> list[Tier]:
-        """The tiers of intervals, without those of answers and of numbers about another tier."""
+        """The interval tiers, except those with answers or with numbers about another tier."""
         return [t for t in self.tiers if t.kind == "interval" and not is_derived(t.name)]
 
     @property

@@ -34,7 +34,7 @@ def read(
 
     Args:
         root: its folder.
-        layout: one of LAYOUTS; None looks.
+        layout: one of LAYOUTS; None recognises it.
         tier: of the phones in each annotation; None lets `choose_tier` choose.
         table: of speakers and splits (columns `utterance`, `speaker`, `split`); None takes `utterances.tsv` if there.
         fix: repair segments by the rules of `prepare` instead of refusing the file.

@@ -49,7 +49,7 @@ LONGEST_SECONDS = 7200.0
 class PhoneAligner:
     """A segmental CRF with its labels, feature settings and calibration.
 
-    Attributes with a trailing underscore come from training or from a file. The network computes on `device`, as that of
+    Attributes with a trailing underscore come from training or from a file. The network computes on `device`, like that of
     `PhoneLabeler`; the sums over graphs are taken on the host, in float64.
     """
 
@@ -189,7 +189,7 @@ class PhoneAligner:
         ]
 
     def recognize_labels(self, audio: Audio, decodings: Sequence[Mapping[str, float]]) -> list[list[str]]:
-        """The labels that `recognize` finds by other `decoding_`s than the aligner's own, without their boundaries.
+        """The labels that `recognize` finds with other settings than the aligner's `decoding_`, without boundaries.
 
         Each has `ngrams`, a factor on the n-gram weights, and `bonus`, nats per segment.
         """
@@ -377,7 +377,7 @@ class PhoneAligner:
 
     @classmethod
     def load(cls, source: str | Path | bytes, *, name: str | None = None, device: str = "auto") -> PhoneAligner:
-        """Load the aligner from a model file, which errors call `name` if given, else by its path, onto a device.
+        """Load the aligner from a model file onto a device. Errors call the file `name`; by default, by its path.
 
         Raises:
             ModelFileError: not a model file, a damaged one, or not an alignment model.

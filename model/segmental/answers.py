@@ -90,7 +90,7 @@ class Alignment:
     Attributes:
         duration: of the recording.
         log_posterior: log of the transcript's posterior among everything that could have been said, log Z of the graph
-            less log Z of the free chain, in nats; never above 0 but for the grid's rounding.
+            less log Z of the free chain, in nats; at most 0, apart from rounding to the grid.
         silence: the model's label for silence, if it has one.
     """
 
@@ -140,7 +140,7 @@ class Alignment:
         return (table(("word", "start (s)", "end (s)", "phones"), words) if words else "") + _phones(self.phones)
 
     def doubtful(self, count: int) -> list[tuple[int, AlignedPhone]]:
-        """The phones whose starts are least certain, with their indices; a recording's own start is none."""
+        """The phones whose starts are least certain, with their indices; the start of the recording is not among them."""
         inner = [(n, p) for n, p in enumerate(self.phones) if n > 0]
         return sorted(inner, key=lambda pair: (pair[1].within, pair[0]))[:count]
 

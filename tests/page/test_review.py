@@ -158,7 +158,7 @@ def test_history_says_what_was_done_and_goes_back_to_it(page: Any, service: Serv
     page.locator("canvas").focus()
     page.keyboard.press("Control+y")
     wait_until_saved(page, 6)
-    assert "done again: boundary of" in rows.first.inner_text()
+    assert "redone: boundary of" in rows.first.inner_text()
     rows.nth(4).get_by_role("button", name="Undo", exact=True).focus()
     page.keyboard.press("Enter")
     wait_until_saved(page, 7)
