@@ -19,6 +19,15 @@ export class Problem extends Error {
   }
 }
 
+/**
+ * What people are told of an error.
+ * @param {any} error
+ * @returns {string}
+ */
+export function describeError(error) {
+  return error instanceof Problem ? error.message : String(error);
+}
+
 /** The API key, in memory alone: gone with the window. */
 let key = "";
 export const events = new EventTarget();

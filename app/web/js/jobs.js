@@ -1,5 +1,5 @@
 // Jobs: a live list, and one job with its curve, its errors and its result.
-import { download, get, Problem, request } from "./api.js";
+import { Problem, describeError, download, get, request } from "./api.js";
 import { curve } from "./charts.js";
 import { fill, h } from "./dom.js";
 import { number, t, when, moment } from "./i18n.js";
@@ -154,7 +154,7 @@ async function openJob(main, id, signal) {
 
   /** @param {any} error */
   function refused(error) {
-    head.append(h("p", { class: "bad", role: "alert" }, error instanceof Problem ? error.message : String(error)));
+    head.append(h("p", { class: "bad", role: "alert" }, describeError(error)));
   }
 
   show();

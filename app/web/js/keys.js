@@ -1,5 +1,5 @@
 // API keys: who may ask the service for what. A new key is shown once.
-import { get, post, Problem, request } from "./api.js";
+import { describeError, get, post, request } from "./api.js";
 import { fill, h } from "./dom.js";
 import { t, when } from "./i18n.js";
 
@@ -46,7 +46,7 @@ export async function openKeys(main) {
 
   /** @param {any} error */
   function refused(error) {
-    fill(note, h("p", { class: "bad" }, error instanceof Problem ? error.message : String(error)));
+    fill(note, h("p", { class: "bad" }, describeError(error)));
   }
 
   await load();

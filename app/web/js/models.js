@@ -1,5 +1,5 @@
 // Models: cards with what they were trained on and how good they are; the default, files, deleting.
-import { download, get, Problem, request } from "./api.js";
+import { describeError, download, get, request } from "./api.js";
 import { fill, h } from "./dom.js";
 import { number, t, when } from "./i18n.js";
 import { facts } from "./jobs.js";
@@ -85,7 +85,7 @@ export async function openModels(main) {
 
   /** @param {any} error */
   function refused(error) {
-    fill(note, h("p", { class: "bad" }, error instanceof Problem ? error.message : String(error)));
+    fill(note, h("p", { class: "bad" }, describeError(error)));
   }
 
   await load();

@@ -1,5 +1,5 @@
 // The history of a review beside the work: who changed what and when, the newest first, and the way back to any of it.
-import { get, Problem } from "../api.js";
+import { describeError, get } from "../api.js";
 import { fill, h } from "../dom.js";
 import { moment, number, seconds, t } from "../i18n.js";
 import { stem } from "./list.js";
@@ -48,7 +48,7 @@ export class History {
       this.first = after + 1;
       this.#take(operations);
     } catch (error) {
-      this.note.textContent = error instanceof Problem ? error.message : String(error);
+      this.note.textContent = describeError(error);
     }
     this.more.disabled = false;
   }

@@ -1,5 +1,5 @@
 // The review screen: list, timeline and inspector around one store; what keys and buttons do.
-import { download, Problem, request } from "../api.js";
+import { describeError, download, request } from "../api.js";
 import { append, fill, h } from "../dom.js";
 import { posterior, t } from "../i18n.js";
 import { Player, Sound } from "../sound.js";
@@ -327,7 +327,7 @@ export class ReviewView {
       const codes = [...new Set(lost.filter(Boolean))].join(", ");
       if (codes) this.say(t("foot.lost", { codes }));
     } catch (error) {
-      this.say(error instanceof Problem ? error.message : String(error), true);
+      this.say(describeError(error), true);
     }
   }
 
@@ -341,7 +341,7 @@ export class ReviewView {
       location.hash = `#/jobs/${await trainReview(this.store.review)}`;
     } catch (error) {
       button.disabled = false;
-      this.say(error instanceof Problem ? error.message : String(error), true);
+      this.say(describeError(error), true);
     }
   }
 
