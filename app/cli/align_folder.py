@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from phonechain.app.alignment.tables import COLUMNS, phone_to_row
 from phonechain.app.cli import common
 from phonechain.app.cli.aligners import (
-    Outcome,
     choose_folder_format,
     count_workers,
     forget_models,
@@ -22,8 +21,8 @@ from phonechain.app.cli.aligners import (
     load_lone_labeler,
     load_pronouncer,
     render_answer,
-    run_folder,
 )
+from phonechain.app.cli.outcomes import Outcome, run_folder
 from phonechain.features.corpora import transcripts
 from phonechain.features.corpora.pairing import read_bytes
 from phonechain.features.errors import AudioError, PhonechainError

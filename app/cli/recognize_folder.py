@@ -11,15 +11,14 @@ from typing import Literal
 
 from phonechain.app.cli import common
 from phonechain.app.cli.aligners import (
-    Outcome,
     choose_folder_format,
     count_workers,
     forget_models,
     load_lone_aligner,
     load_lone_labeler,
     render_answer,
-    run_folder,
 )
+from phonechain.app.cli.outcomes import Outcome, run_folder
 from phonechain.features.corpora import transcripts
 from phonechain.features.errors import PhonechainError, SettingsError
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 BATCH = 16
 """Utterances labelled at once, at least: all of a speaker that follow each other are."""
 MOST_SECONDS = 3 * 3600.0
-"""Sound labelled at once, about: a speaker with more is measured first, so that his recordings can be labelled apart."""
+"""Sound labelled at once, about: a speaker with more is measured first, so that the recordings can be labelled apart."""
 
 
 def measure(

@@ -315,7 +315,7 @@ def label_sequences(
     segments: list[Sequence[Segment]] = []
     owners: list[int] = []
     for n, (own_inputs, own, starts) in enumerate(items):
-        inputs += own_inputs.split(starts)
+        inputs += own_inputs.split(starts) if starts else [own_inputs]
         segments += [own[begin:end] for begin, end in pairwise((0, *starts, len(own)))]
         owners += [n] * (len(starts) + 1)
     answers = model.label(

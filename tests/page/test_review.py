@@ -119,7 +119,7 @@ def test_history_says_what_was_done_and_goes_back_to_it(page: Any, service: Serv
     open_sample(page)
     page.keyboard.press("Shift+H")
     panel = page.locator(".history")
-    panel.get_by_text("Nothing has been changed yet.").wait_for()
+    panel.get_by_text("No changes yet.").wait_for()
     assert page.evaluate("document.activeElement.closest('.history') !== null")
     page.keyboard.press("Escape")
     assert not panel.is_visible()
