@@ -65,7 +65,7 @@ def find_normalisation(mode: Mode, speaker: str | None) -> Mode:
 
 
 def list_speaker_inputs(tiers: Sequence[Prepared], groups: Sequence[int], n: int, mode: Mode) -> list[Inputs]:
-    """What tier `n` was normalised with: the others of its speaker, by `groups`; none where it knows the statistics of its speaker."""
+    """What tier `n` was normalised with: the others of its speaker, by `groups`; none if it knows the speaker's statistics."""
     if mode != "speaker" or tiers[n].inputs.speaker is not None:
         return []
     return [tiers[k].inputs for k, group in enumerate(groups) if group == groups[n] and k != n]
