@@ -5,7 +5,7 @@ Only files without any oddity are read here; `decoders` has the others. The samp
 
 from __future__ import annotations
 
-import contextlib
+import io
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,6 +17,7 @@ from phonechain.features.audio.decoders import BLOCK_VALUES, Block, Stream
 
 _PCM = 1
 _MOST_CHANNELS = 1024  # of libsndfile
+_HEADER = struct.Struct("<4s4x4s4sIHHIIHH4sI")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,28 +30,24 @@ class Layout:
     channels: int
 
 
-def find_layout(file: BinaryIO, size: int) -> Layout | None:
-    """Where the samples of a plain WAV of `size` bytes lie; None if it is not one.
+def find_layout(file: BinaryIO) -> Layout | None:
+    """Where the samples of a plain WAV lie; None if it is not one.
 
     A plain one is little-endian, of 16-bit PCM, and has nothing but chunks `fmt `, `data` and `LIST`, in this order but for the
     last, each once at most and all inside the file, which they fill.
     """
     file.seek(0)
-    if file.read(4) != b"RIFF":
+    header = file.read(_HEADER.size)  # to the head of the chunk after fmt
+    if len(header) < _HEADER.size:
         return None
-    file.seek(12)
-    header = file.read(8 + 16 + 8)  # fmt and the head of the next chunk
-    if len(header) < 32:
-        return None
-    name, length, kind, channels, rate, per_second, align, bits, name_after, length_after = struct.unpack(
-        "<4sIHHIIHH4sI", header
-    )
-    if (name, length, kind, bits, align) != (b"fmt ", 16, _PCM, 16, 2 * channels):
+    form, wave, name, length, kind, channels, rate, per_second, align, bits, *following = _HEADER.unpack(header)
+    if (form, wave, name, length, kind, bits, align) != (b"RIFF", b"WAVE", b"fmt ", 16, _PCM, 16, 2 * channels):
         return None
     if not 0 < channels <= _MOST_CHANNELS or not 0 < rate < 1 << 31 or per_second != rate * align:
         return None
+    size = file.seek(0, io.SEEK_END)
     chunks, at = {}, 36
-    name, length = name_after, length_after
+    name, length = following
     while name not in chunks and name in (b"data", b"LIST"):
         chunks[name] = at + 8, length
         at += 8 + length + length % 2
@@ -66,12 +63,11 @@ def find_layout(file: BinaryIO, size: int) -> Layout | None:
     return None
 
 
-@contextlib.contextmanager
-def open_plain(file: BinaryIO, layout: Layout) -> Iterator[Stream]:
-    """Open a file that has this layout."""
+def open_plain(file: BinaryIO, layout: Layout) -> Stream:
+    """The stream of a file that has this layout."""
     stream = Stream(layout.rate, layout.channels, "WAV PCM_16", layout.frames)
     stream.blocks = _blocks(file, layout, stream)
-    yield stream
+    return stream
 
 
 def _blocks(file: BinaryIO, layout: Layout, stream: Stream) -> Iterator[Block]:
@@ -81,7 +77,8 @@ def _blocks(file: BinaryIO, layout: Layout, stream: Stream) -> Iterator[Block]:
         count = min(step, layout.frames - at)
         data = file.read(2 * count * layout.channels)
         values = np.frombuffer(data, dtype="<i2", count=len(data) // 2)
-        block = values * np.float32(1 / 32768)
+        block = values.astype(np.float32)
+        block *= np.float32(1 / 32768)
         if len(block) >= layout.channels:
             yield block[: len(block) // layout.channels * layout.channels].reshape(-1, layout.channels)
         if len(data) < 2 * count * layout.channels:  # somebody has shortened it meanwhile

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Literal
@@ -128,6 +128,11 @@ def decode(
     if rate is not None and not RATES[0] <= rate <= RATES[1]:
         raise SettingsError(f"expected a rate from {RATES[0]} to {RATES[1]} Hz, got {rate}", pointer="rate", value=rate)
     with _open(source) as file:
+        if raw is None and (layout := find_layout(file)) is not None:
+            stream = open_plain(file, layout)
+            intake = _collect(stream, channel, rate, max_seconds)
+            if not stream.damage:  # nothing else can be wrong with one
+                return intake.audio([])
         container: Container | None = RAW
         repaired: tuple[Notice, ...] = ()
         if raw is None:
@@ -142,10 +147,7 @@ def decode(
         if container is SPHERE:
             refuse_compressed_sphere(file)
         stream, intake = _decode(container, file, size, channel, rate, max_seconds, raw)
-        notices = [*repaired, *container_notices(container, file, stream, intake.count), *intake.notices()]
-        return Audio(
-            intake.samples(), intake.rate, stream.channels, stream.format, tuple(notices), stream.rate, intake.count
-        )
+        return intake.audio([*repaired, *container_notices(container, file, stream, intake.count)])
 
 
 def channels_of(source: bytes | Path) -> int | None:
@@ -164,6 +166,8 @@ def _read_header(source: bytes | Path) -> Stream | None:
     """The stream of the first decoder that opens the file, before anything is decoded."""
     try:
         with _open(source) as opened:
+            if (layout := find_layout(opened)) is not None:
+                return open_plain(opened, layout)
             file, container, _, _ = _recognise(opened)
             size = file.seek(0, io.SEEK_END)
             for opening in _decoders(container, file, size) if container is not None else ():
@@ -276,6 +280,13 @@ class _Collector:
             self._result = np.clip(kept, -1, 1) if self._peak >= overshoots else kept
         return self._result
 
+    def audio(self, found: Sequence[Notice]) -> Audio:
+        """The sound, with the notices on its file, and those on its samples."""
+        stream, notices = self._stream, (*found, *self.notices())
+        return Audio(
+            self.samples(), self.rate, stream.channels, stream.format, notices, stream.rate, self.count
+        )  # fmt: skip
+
     def notices(self) -> list[Notice]:
         """Notices about anything odd in the samples."""
         notices = []
@@ -298,6 +309,14 @@ class _Collector:
                 value=round(seconds, 3),
                 limit=self._max_seconds,
             )
+
+
+def _collect(stream: Stream, channel: int | Literal["mix"], rate: int | None, max_seconds: float) -> _Collector:
+    """All blocks of a stream."""
+    intake = _Collector(stream, channel, rate, max_seconds)
+    for block in stream.blocks:
+        intake.take(block)
+    return intake
 
 
 @contextlib.contextmanager
@@ -332,9 +351,7 @@ def _decode(
     for opening in _decoders(container, file, size, raw):
         try:
             with opening as stream:
-                intake = _Collector(stream, channel, rate, max_seconds)
-                for block in stream.blocks:
-                    intake.take(block)
+                intake = _collect(stream, channel, rate, max_seconds)
         except Undecodable as error:
             reasons.append(error)
             continue
@@ -366,9 +383,6 @@ def _decode(
 def _decoders(
     container: Container, file: BinaryIO, size: int, raw: RawFormat | None = None
 ) -> Iterator[contextlib.AbstractContextManager[Stream]]:
-    layout = find_layout(file, size) if container is WAV else None
-    if layout is not None:
-        yield open_plain(file, layout)
     if container.sndfile:
         yield open_sndfile(file, raw)
         if container is WAV and is_empty_wav(file, size):
