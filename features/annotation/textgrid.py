@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+from itertools import pairwise
 
 from phonechain.features.annotation.base import (
     MAX_SECONDS,
@@ -258,12 +259,13 @@ def zero_lengths(tiers: list[Tier]) -> list[Notice]:
 def write_long(annotation: Annotation) -> bytes:
     """The long form, with names for the numbers, as Praat's "Save as text file" writes it. UTF-8."""
     start, end = annotation.extent
+    times = _Times()
     lines = [
         'File type = "ooTextFile"',
         'Object class = "TextGrid"',
         "",
-        f"xmin = {seconds(start)} ",
-        f"xmax = {seconds(end)} ",
+        f"xmin = {times[start]} ",
+        f"xmax = {times[end]} ",
     ]
     tiers = fill_gaps(annotation)
     lines += ["tiers? <exists> ", f"size = {len(tiers)} ", "item []: "]
@@ -273,25 +275,30 @@ def write_long(annotation: Annotation) -> bytes:
             f"    item [{i}]:",
             f'        class = "{"IntervalTier" if interval else "TextTier"}" ',
             f"        name = {quote(tier.name)} ",
-            f"        xmin = {seconds(start)} ",
-            f"        xmax = {seconds(end)} ",
+            f"        xmin = {times[start]} ",
+            f"        xmax = {times[end]} ",
             f"        {'intervals' if interval else 'points'}: size = {len(tier.entries)} ",
         ]
-        for j, s in enumerate(tier.entries, 1):
-            if interval:
-                lines += [
-                    f"        intervals [{j}]:",
-                    f"            xmin = {seconds(s.start)} ",
-                    f"            xmax = {seconds(s.end)} ",
-                    f"            text = {quote(s.label)} ",
-                ]
-            else:
-                lines += [
-                    f"        points [{j}]:",
-                    f"            number = {seconds(s.start)} ",
-                    f"            mark = {quote(s.label)} ",
-                ]
+        if interval:
+            lines += [
+                f"        intervals [{j}]:\n            xmin = {times[s.start]} \n"
+                f"            xmax = {times[s.end]} \n            text = {quote(s.label)} "
+                for j, s in enumerate(tier.entries, 1)
+            ]
+        else:
+            lines += [
+                f"        points [{j}]:\n            number = {times[s.start]} \n            mark = {quote(s.label)} "
+                for j, s in enumerate(tier.entries, 1)
+            ]
     return ("\n".join(lines) + "\n").encode()
+
+
+class _Times(dict[float, str]):
+    """The text of each time, made once: the tiers of an answer share theirs."""
+
+    def __missing__(self, time: float) -> str:
+        self[time] = text = seconds(time)
+        return text
 
 
 def write_short(annotation: Annotation) -> bytes:
@@ -338,7 +345,8 @@ def fill_gaps(annotation: Annotation) -> list[Tier]:
                 if s.start > at + ROUNDING:
                     full.append(Segment(at, s.start, ""))
                 full.append(s)
-                at = max(at, s.end)
+                if s.end > at:
+                    at = s.end
             if end > at + ROUNDING or not full:
                 full.append(Segment(at, end, ""))
             tiers.append(Tier(tier.name if k == 1 else f"{tier.name} ({k})", "interval", full))
@@ -350,6 +358,8 @@ def fill_gaps(annotation: Annotation) -> list[Tier]:
 
 
 def _rows(tier: Tier) -> list[list[Segment]]:
+    if all(s.start <= s.end for s in tier.entries) and all(a.end <= b.start for a, b in pairwise(tier.entries)):
+        return [tier.entries]  # as a rule: in order, and none overlaps the next
     rows: list[list[Segment]] = [[]]
     for s in sorted(tier.entries, key=lambda s: (s.start, s.end)):
         if s.end < s.start:
