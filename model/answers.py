@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -111,14 +112,67 @@ def answers(
     """
     if comparison is None:
         comparison = LabelSet(tuple(labels)).compare(segment.label for segment in segments)
+    return answers_of_batch(labels, [posteriors], [best], [segments], n_best, [comparison], [supported])[0]
+
+
+def answers_of_batch(
+    labels: Sequence[str],
+    posteriors: Sequence[NDArray[np.float32]],
+    best: Sequence[NDArray[np.int64]],
+    segments: Sequence[Sequence[Segment]],
+    n_best: int,
+    comparisons: Sequence[LabelComparison],
+    supported: Sequence[NDArray[np.float32] | None],
+) -> list[list[LabelledSegment]]:
+    """As `answers`, of several recordings: those whose labels are compared in the same classes are computed together."""
+    alike: dict[tuple[tuple[int, ...], ...], list[int]] = {}
+    for n, comparison in enumerate(comparisons):
+        alike.setdefault(comparison.classes, []).append(n)
+    found: list[list[LabelledSegment]] = [[]] * len(segments)
+    for group in alike.values():
+        targets = [
+            None if s.label is None else comparisons[n].targets.get(s.label) for n in group for s in segments[n]
+        ]
+        rows = iter(
+            _answer_rows(
+                labels,
+                np.concatenate([posteriors[n] for n in group]),
+                np.concatenate([best[n] for n in group]),
+                [s for n in group for s in segments[n]],
+                n_best,
+                comparisons[group[0]],
+                targets,
+                _join(comparisons[n].by_class(p) if (p := supported[n]) is not None else None for n in group),
+            )
+        )
+        for n in group:
+            found[n] = list(islice(rows, len(segments[n])))
+    return found
+
+
+def _join(parts: Iterable[NDArray[np.float32] | None]) -> NDArray[np.float32] | None:
+    """The parts one after the other; None where a model has no support to give."""
+    there = [part for part in parts if part is not None]
+    return np.concatenate(there) if there else None
+
+
+def _answer_rows(
+    labels: Sequence[str],
+    posteriors: NDArray[np.float32],
+    best: NDArray[np.int64],
+    segments: Sequence[Segment],
+    n_best: int,
+    comparison: LabelComparison,
+    targets: Sequence[int | None],
+    support: NDArray[np.float32] | None,
+) -> list[LabelledSegment]:
+    """The answers to segments whose given labels are of the classes `targets`."""
     classes = comparison.by_class(posteriors)
     exact = posteriors.astype(np.float64)
     entropies = -(exact * np.log(np.maximum(exact, np.finfo(np.float64).tiny))).sum(1)  # 0 log 0 is 0
-    targets = [None if s.label is None else comparison.targets.get(s.label) for s in segments]
     own, ranks = _look_up(classes, targets)
     scores = pronunciations(classes, targets, [s.end - s.start for s in segments])
     names = comparison.names()
-    support = None if supported is None else comparison.by_class(supported)
     listed = _list_best(posteriors, labels, n_best)
     certainty = posteriors[np.arange(len(best)), best].tolist()
     return [

@@ -17,7 +17,7 @@ from phonechain.features.inputs import Inputs
 from phonechain.features.mfcc import FeatureSettings
 from phonechain.features.phones.comparison import LabelComparison, LabelSet
 from phonechain.features.segments import Segment
-from phonechain.model.answers import LabelledSegment, answers
+from phonechain.model.answers import LabelledSegment, answers_of_batch
 from phonechain.model.chain.packing import Packing
 from phonechain.model.device import note_out_of_memory
 from phonechain.model.encoders.frames import FrameBatch, FrameRows, LongFrames
@@ -112,8 +112,7 @@ class PhoneModel:
         if support and self.settings.chain == "crf":
             given = [evidence(s, c) for s, c in zip(segments, comparisons, strict=True)]
             supported = self.posteriors(items, groups=groups, mode=mode, evidence=given)[0]
-        rows = zip(posteriors, best, segments, comparisons, supported, strict=True)
-        return [answers(self.labels, p, b, s, n_best, c, u) for p, b, s, c, u in rows]
+        return answers_of_batch(self.labels, posteriors, best, segments, n_best, comparisons, supported)
 
     def expert(self, number: int) -> PhoneModel:
         """One expert of a product by itself, at its share of the product's temperature."""

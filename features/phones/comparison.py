@@ -296,9 +296,7 @@ def _cost(steps: Sequence[str]) -> int:
 
 
 def _outcome(known: LabelSet, steps: tuple[str, ...], counts: Mapping[str, int]) -> LabelComparison:
-    classes = _classes(known, steps)
-    order = {key: n for n, key in enumerate(classes)}
-    of_label = {known.labels[i]: n for n, members in enumerate(classes.values()) for i in members}
+    order, of_label, members = _number_classes(known, steps)
     by_hand = dict(known.mapping)
     own = set(known.labels)
     targets: dict[str, int] = {}
@@ -324,12 +322,22 @@ def _outcome(known: LabelSet, steps: tuple[str, ...], counts: Mapping[str, int])
     return LabelComparison(
         known.labels,
         steps,
-        tuple(classes.values()),
+        members,
         targets,
         {label: count for label, count in counts.items() if label in targets},
         unknown,
         unscored,
     )
+
+
+@lru_cache(maxsize=256)
+def _number_classes(
+    known: LabelSet, steps: tuple[str, ...]
+) -> tuple[Mapping[str, int], Mapping[str, int], tuple[tuple[int, ...], ...]]:
+    """The number of each folded text's class, and of each of the model's labels'; and the labels of each class."""
+    classes = _classes(known, steps)
+    of_label = {known.labels[i]: n for n, members in enumerate(classes.values()) for i in members}
+    return {key: n for n, key in enumerate(classes)}, of_label, tuple(classes.values())
 
 
 @lru_cache(maxsize=4096)
