@@ -130,9 +130,7 @@ def answers_of_batch(
         alike.setdefault(comparison.classes, []).append(n)
     found: list[list[LabelledSegment]] = [[]] * len(segments)
     for group in alike.values():
-        targets = [
-            None if s.label is None else comparisons[n].targets.get(s.label) for n in group for s in segments[n]
-        ]
+        targets = [None if s.label is None else comparisons[n].targets.get(s.label) for n in group for s in segments[n]]
         rows = iter(
             _answer_rows(
                 labels,

@@ -10,7 +10,7 @@ from phonechain.features.segments import Segment
 from phonechain.model.answers import answers, answers_of_batch
 
 LABELS = ("AA", "B", "SIL", "S", "T")
-GIVEN = (["AA", "B", "sp"], [None, "XX", "T", "s"], [], ["AA1", "B"], [None])
+GIVEN: tuple[list[str | None], ...] = (["AA", "B", "sp"], [None, "XX", "T", "s"], [], ["AA1", "B"], [None])
 
 
 @pytest.mark.parametrize("n_best", [0, 1, 3])
