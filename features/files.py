@@ -6,6 +6,7 @@ import contextlib
 import os
 import re
 import secrets
+import stat
 from collections.abc import Callable
 from pathlib import Path
 
@@ -34,8 +35,12 @@ def write_whole(path: str | Path, write: Callable[[Path], object], *, durable: b
     Raises:
         OSError: of the disk, and whatever `write` raises.
     """
-    target = Path(os.path.realpath(path))
-    if target.exists() and not target.is_file():
+    target = Path(os.path.realpath(path) if os.path.islink(path) else path)
+    try:
+        is_file = stat.S_ISREG(os.stat(target).st_mode)
+    except OSError:
+        is_file = True  # there is none yet, or the disk will say what is wrong
+    if not is_file:
         write(target)
         return
     # Without the target's name, which may be as long as names can be; hidden, so that nobody takes it for a finished one.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 import sys
 from collections.abc import Sequence
@@ -184,6 +185,7 @@ def _load(model: str, device: str, precision: Precision = "float32") -> PhoneLab
         set_threads(1)  # further ones would be of no use to batches of this size, and do not survive a fork
         common.keep_freed_memory()
         _loaded[model, device, precision] = common.load_model(model, device, precision)
+        gc.freeze()  # what is loaded stays: looking for garbage in it would take time, and memory in each forked process
     return _loaded[model, device, precision]
 
 

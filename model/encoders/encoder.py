@@ -77,7 +77,7 @@ class RecurrentEncoder(Encoder):
             if frames is None:
                 raise ValueError("expected frames for an encoder that reads them, got none")
             parts.append(self.frames(frames, packing, self.noise))
-        inside = self._project(torch.cat(parts, 1))
+        inside = self._project(torch.cat(parts, 1) if x.shape[1] else parts[-1])
         inside = drop(inside, settings.dropout, self.training, self.noise)
         state = inside
         for n, layer in enumerate(self.layers):

@@ -129,7 +129,9 @@ class FrameEncoder(nn.Module):
         lengths = [len(f) for f in batch.frames]
         order = np.argsort(-np.asarray(lengths), kind="stable")
         ranked = [lengths[n] for n in order]
-        pooled = batch.frames[0].new_zeros(packing.rows, self.width - 1)
+        length = _log_duration(batch.times).to(batch.frames[0].dtype)
+        whole = batch.frames[0].new_zeros(packing.rows, self.width)
+        pooled = whole[:, :-1]
         for begin, end in [(0, len(order))] if self.training else groups_of(ranked):
             chosen = order[begin:end]
             pool = self._pooling([batch.frames[n] for n in chosen], 2 * batch.period, noise)
@@ -142,8 +144,11 @@ class FrameEncoder(nn.Module):
                 continue
             for some in rows.split(CHUNK):
                 pooled[some] = pool(batch.times[some], column[some])
+        if not self.training:
+            whole[:, -1:] = length
+            return whole
         pooled = drop(pooled, self.settings.frame_dropout, self.training, noise)
-        return torch.cat([pooled, _log_duration(batch.times).to(pooled.dtype)], 1)
+        return torch.cat([pooled, length], 1)
 
     def _pooling(
         self, frames: Sequence[Tensor], period: float, noise: torch.Generator | None

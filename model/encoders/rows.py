@@ -66,9 +66,10 @@ class Convolutions:
         half = self.width // 2
         # zeros enough for the window of the first convolution at the first row of the second one's
         rows, starts, ends = lay_out(frames, 2 * half)
-        outside = np.setdiff1d(
-            np.arange(len(rows)), np.concatenate([np.arange(a, b) for a, b in zip(starts, ends, strict=True)])
-        )
+        between = np.ones(len(rows), dtype=bool)
+        for start, end in zip(starts, ends, strict=True):
+            between[start:end] = False
+        outside = np.flatnonzero(between)
         count = (len(rows) + 1) // 2
         found = rows.new_empty(count, self.weights[1].shape[1])
         for at in range(0, count, BLOCK):
@@ -132,8 +133,8 @@ def pool_rows(
     sequence = torch.repeat_interleave(column.repeat_interleave(count.numel() // len(column)), count)
     offsets = count.cumsum(0) - count
     nearest, share = ends
-    parts = []
-    for half, at in ((states.ahead, states.at_ahead), (states.back, states.at_back)):
+    out = states.ahead.new_empty(len(column), count.numel() // len(column) + 2, 2, states.ahead.shape[1])
+    for n, (half, at) in enumerate(((states.ahead, states.at_ahead), (states.back, states.at_back))):
         kind = half.dtype
         mean = functional.embedding_bag(
             at[position, sequence], half, offsets, mode="sum", per_sample_weights=weight.to(kind)
@@ -141,5 +142,6 @@ def pool_rows(
         end = functional.embedding_bag(
             at[nearest, column.repeat_interleave(2)[:, None]], half, mode="sum", per_sample_weights=share.to(kind)
         )
-        parts.append(torch.cat([mean.view(len(column), -1, half.shape[1]), end.view(len(column), 2, -1)], 1))
-    return torch.cat(parts, 2).flatten(1)
+        out[:, :-2, n] = mean.view(len(column), -1, half.shape[1])
+        out[:, -2:, n] = end.view(len(column), 2, -1)
+    return out.flatten(1)
