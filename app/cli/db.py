@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -25,6 +27,28 @@ def _workspace() -> Workspace:
     return workspace
 
 
+def _migrated() -> Workspace:
+    """The workspace with the newest tables: keys may be asked for before a service has started there."""
+    from phonechain.app.storage.migrations import migrate
+
+    workspace = _workspace()
+    migrate.upgrade(workspace.db)
+    return workspace
+
+
+@contextmanager
+def _known_revision(revision: str) -> Iterator[None]:
+    """Raises SettingsError: there is no such revision."""
+    from alembic.util.exc import CommandError
+
+    try:
+        yield
+    except CommandError as error:
+        raise SettingsError(
+            f"expected a revision such as 0001, head or base, got {revision[:40]!r}: {error}", value=revision[:40]
+        ) from None
+
+
 @db.command("upgrade")
 def upgrade(
     revision: Annotated[str, typer.Argument(help="Revision to migrate to.", metavar="REVISION")] = "head",
@@ -33,8 +57,9 @@ def upgrade(
     from phonechain.app.storage.migrations import migrate
 
     database = _workspace().db
-    migrate.upgrade(database, revision)
-    typer.echo(f"the database is at revision {migrate.read_revision(database)}")
+    with _known_revision(revision):
+        migrate.upgrade(database, revision)
+    typer.echo(f"the database is at revision {migrate.read_revision(database) or 'base'}")
 
 
 @db.command("downgrade")
@@ -47,7 +72,8 @@ def downgrade(
     from phonechain.app.storage.migrations import migrate
 
     database = _workspace().db
-    migrate.downgrade(database, revision)
+    with _known_revision(revision):
+        migrate.downgrade(database, revision)
     typer.echo(f"the database is at revision {migrate.read_revision(database) or 'base'}")
 
 
@@ -75,15 +101,12 @@ def add(
     """
     from phonechain.app import environment
     from phonechain.app.storage import keys as stored
-    from phonechain.app.storage.migrations import migrate
 
     scopes = scope or ["label"]
     for given in scopes:
         if given not in stored.SCOPES:
             raise SettingsError(f"--scope: expected one of {', '.join(stored.SCOPES)}, got {given!r}", value=given)
-    workspace = _workspace()
-    migrate.upgrade(workspace.db)
-    row, key = stored.create(workspace.db, name, scopes, admin_key=environment.load().admin_key is not None)
+    row, key = stored.create(_migrated().db, name, scopes, admin_key=environment.load().admin_key is not None)
     typer.echo(key)
     typer.echo(f"id {row.id}, scopes {', '.join(scopes)}", err=True)
 
@@ -96,7 +119,7 @@ def list_() -> None:
     from phonechain.app.storage.ids import timestamp
 
     table = common.table("id", "name", "scopes", "created", "revoked")
-    for row in stored.list_all(_workspace().db):
+    for row in stored.list_all(_migrated().db):
         table.add_row(
             row.id,
             row.name,
@@ -112,5 +135,5 @@ def revoke(id: Annotated[str, typer.Argument(help="Id of the key.", metavar="ID"
     """Revoke a key."""
     from phonechain.app.storage import keys as stored
 
-    stored.revoke(_workspace().db, id)
+    stored.revoke(_migrated().db, id)
     typer.echo(f"revoked {id}")

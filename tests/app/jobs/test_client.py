@@ -101,6 +101,27 @@ def test_the_database_from_the_command_line(
     assert os.listdir(tmp_path) == ["data"]
 
 
+@pytest.mark.parametrize("command", ["upgrade", "downgrade"])
+def test_a_revision_that_does_not_exist(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PHONECHAIN_DATA", str(tmp_path / "data"))
+    assert main(["db", command, "nonsense"]) == 2
+    assert "expected a revision such as 0001, head or base, got 'nonsense'" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("command", "says"), [(["list"], "revoked"), (["revoke", "x"], "no active key has the id 'x'")]
+)
+def test_keys_before_a_service_has_made_tables(
+    command: list[str], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PHONECHAIN_DATA", str(tmp_path / "data"))
+    assert main(["keys", *command]) == (0 if command == ["list"] else 2)
+    printed = capfd.readouterr()
+    assert says in printed.out + printed.err
+
+
 def test_recordings_are_aligned_and_recognised(url: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "spoken"
     folder.mkdir()
