@@ -59,8 +59,8 @@ class TrainJob(_JobOptions):
     )
     teacher: str | None = Field(
         None,
-        description="A model whose answers are learnt beside the labels, with the share `teacher_weight` of `training`. It has the "
-        "corpus's labels and the same feature settings. Not with `base`, nor with the preset `auto`.",
+        description="A model from whose answers to learn as well, with the share `teacher_weight` of `training`. It must have "
+        "the corpus's labels and the same feature settings. Not with `base`, nor with the preset `auto`.",
         max_length=200,
     )
     fold: bool = Field(

@@ -14,7 +14,7 @@ class ModelSummary(BaseModel):
 
     name: str = Field(description="Its name for `model` in a request.")
     kind: Kind = Field(
-        description="`labelling` for `POST /classify` and its like, `alignment` for `POST /align` and `POST /recognize`."
+        description="`labelling` for `POST /classify` and the like, `alignment` for `POST /align` and `POST /recognize`."
     )
     version: str = Field(description="Changes with every change of the model file.")
     labels: int = Field(description="Number of labels.")

@@ -117,7 +117,7 @@ async def upload(
     request: Request, services: ServicesDep, db: DatabaseDep,
     name: Annotated[str | None, Query(description="Name. Default: the one on its card.", max_length=200)] = None,
 ) -> JSONResponse:  # fmt: skip
-    """A `.safetensors` of this program; nothing else is read, and pickles never are."""
+    """A `.safetensors` file written by Phonechain; nothing else is accepted, and pickles are never read."""
     limit = services.settings.max_upload_bytes
     await check_quota(request, services)
     async with references.hold_blobs_async(services.workspace) as holds:

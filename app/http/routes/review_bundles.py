@@ -52,7 +52,7 @@ async def corpus(
     request: Request, id: str, reviews: ReviewsDep, services: ServicesDep, db: DatabaseDep, owner: OwnerDep,
     with_corpus: Annotated[
         str | None,
-        Query(max_length=40, description="Id of a corpus whose recordings come too, but for those that the review has."),
+        Query(max_length=40, description="Id of a corpus whose recordings to include, except those in the review."),
     ] = None,
 ) -> JSONResponse:  # fmt: skip
     """Makes a corpus of the recordings with their current annotations, for example for a training job."""
@@ -91,7 +91,7 @@ def label_next(
     id: str, reviews: ReviewsDep, owner: OwnerDep,
     count: Annotated[int, Query(ge=1, le=200, description="Maximum number.")] = 20,
 ) -> dict[str, Any]:  # fmt: skip
-    """The recordings of which the model is least certain, a speaker at a time; those of which all is checked are left out.
+    """The recordings of which the model is least certain, one speaker after the other, except fully checked ones.
     `trained_on` is the corpus that the review's model was trained on here, if it is still there."""
     return {"files": ranking.choose_next(reviews, id, count), "trained_on": ranking.find_corpus(reviews, id, owner)}
 

@@ -71,10 +71,10 @@ router = APIRouter(prefix="/reviews", tags=["reviews"], dependencies=[Depends(ch
 async def add_file(
     id: str, request: Request, reviews: ReviewsDep, services: ServicesDep, owner: OwnerDep
 ) -> JSONResponse:
-    """A form with the file `audio` and either `segments`, an annotation, or `alignment`, what `POST /align` or
-    `POST /recognize` answered: its phones become a TextGrid, and its boundaries keep their certainty. Where the annotation that
-    was aligned or refined comes with it as `transcript`, that file is kept, with all its tiers. Or JSON that names an utterance
-    of a corpus, or what a job found in it. The answer comes when the segments have been labelled."""
+    """A form with the file `audio` and either `segments` (an annotation) or `alignment` (the answer of `POST /align` or
+    `POST /recognize`, whose phones become a TextGrid and whose boundaries keep their certainty). If the annotation that was
+    aligned or refined is sent too, as `transcript`, that file is kept, with all its tiers. Or JSON that names an utterance of a
+    corpus, or a job's result for it. The answer comes when the segments have been labelled."""
     batcher = services.batcher
     batcher.refuse_if_full()
     await check_quota(request, services)

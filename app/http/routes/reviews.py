@@ -116,8 +116,8 @@ def segments(id: str, number: int, reviews: ReviewsDep) -> JSONResponse:
 
 @router.get("/{id}/files/{number}/answer", summary="The model's answer for a file", responses=_UNKNOWN)
 def answer(id: str, number: int, reviews: ReviewsDep, services: ServicesDep) -> Response:
-    """The segments as they were given, in columns, with posterior and rank of the given label, the likeliest labels as
-    index in `labels` and posterior in turn, and the tiers of the file."""
+    """The segments as they were given, in columns, with posterior and rank of the given label, the most probable labels
+    (alternately an index into `labels` and a posterior), and the tiers of the file."""
     row = reviews.file(id, number)
     return _blob(services.workspace, row.answer, "application/json")
 
@@ -154,7 +154,7 @@ def annotation(
         str | None, Query(max_length=40, description="An annotation format. Default: the file's own.")
     ] = None,
 ) -> Response:
-    """In the format in which it came, everything else of the file as it was. What a format cannot keep is named in
+    """In its original format, with everything else in the file unchanged. What a format cannot keep is named in
     X-Phonechain-Warnings."""
     if format is not None and format not in notation.FORMATS:
         raise AnnotationError(
@@ -180,7 +180,7 @@ def history(
     after: Annotated[int, Query(ge=0, description="Operations after this number.")] = 0,
     limit: Annotated[int, Query(ge=1, le=10_000, description="Maximum number.")] = 10_000,
 ) -> dict[str, Any]:
-    """The operations in order, for windows that have to catch up."""
+    """The operations in order, so that other windows can catch up."""
     state, rows = reviews.operations(id, after, limit)
     return documents.log_to_json(state, rows, reviews.key_names(rows))
 
