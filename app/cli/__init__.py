@@ -33,6 +33,7 @@ from phonechain.app.cli import (
     serve,
     train,
 )
+from phonechain.app.problems.wording import BOUNDS
 from phonechain.features.errors import PhonechainError
 from phonechain.features.files import printable_path
 
@@ -152,7 +153,9 @@ def _usage_error(error: Any) -> str:
     name = PROGRAM if context is None else context.command_path
     if context is not None and message.startswith("Usage"):  # the name of a group by itself
         message = f"expected a command after {name}: {', '.join(context.command.commands)}"
-    message = message.replace("Input should be ", "expected ").split(", unable to parse")[0]
+    for theirs, ours in {"Input should be": "expected", "Value error, ": "", **BOUNDS}.items():
+        message = message.replace(theirs, ours)
+    message = message.split(", unable to parse")[0]
     return f"{_strip_period(message)} (see {name} --help)"
 
 

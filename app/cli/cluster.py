@@ -125,7 +125,7 @@ def _task_environment(known: Settings) -> dict[str, str]:
 
 def scheduler(
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port to listen on; 0 for any free one.")] = 8786,
+    port: Annotated[int, typer.Option(help="Port to listen on; 0 for any free one.", min=0, max=65535)] = 8786,
 ) -> None:
     """Run the scheduler of a cluster.
 

@@ -56,6 +56,7 @@ def upgrade(
     """Migrate the tables to the newest revision."""
     from phonechain.app.storage.migrations import migrate
 
+    migrate.check_revision(revision)
     database = _workspace().db
     with _known_revision(revision):
         migrate.upgrade(database, revision)
@@ -71,6 +72,7 @@ def downgrade(
     """Migrate the tables back to an earlier revision."""
     from phonechain.app.storage.migrations import migrate
 
+    migrate.check_revision(revision)
     database = _workspace().db
     with _known_revision(revision):
         migrate.downgrade(database, revision)

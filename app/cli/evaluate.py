@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from phonechain.app.cli import common, corpora, options
+from phonechain.features.errors import SettingsError
 
 if TYPE_CHECKING:
     from phonechain.features.corpora import Corpus
@@ -48,6 +49,8 @@ def evaluate(
 
     Prints the error with its confidence interval over speakers, and the calibration of the posteriors.
     """
+    if Path(model).is_dir() and not corpus.is_dir():
+        raise SettingsError(f"expected the model before the corpus, got the folder {model} in its place", value=model)
     common.check_folder(corpus, "a corpus folder")
     common.check_output(report)
     reading = options.check_options(shift=shift, raw=raw)

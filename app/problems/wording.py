@@ -9,6 +9,9 @@ from typing import Any
 LONGEST = 200
 """Characters of a value that an answer or a line repeats."""
 
+BOUNDS = {"greater than or equal to": "at least", "less than or equal to": "at most"}
+"""Pydantic's words for bounds, and ours."""
+
 
 def describe(finding: Mapping[str, Any]) -> str:
     """One entry of `ValidationError.errors()` as a sentence without the place, which the caller adds."""
@@ -26,8 +29,10 @@ def describe(finding: Mapping[str, Any]) -> str:
     message = message[0].lower() + message[1:]
     for lead in ("input should be ", "value should be "):
         message = message.replace(lead, "expected ", 1)
+    for theirs, ours in BOUNDS.items():
+        message = message.replace(theirs, ours)
     value = short(finding.get("input"))
-    return message if value is None else f"{message}, got {value!r}"
+    return message if value is None or ", got " in message else f"{message}, got {value!r}"
 
 
 def short(value: Any) -> Any:

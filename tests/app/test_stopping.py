@@ -39,7 +39,7 @@ def log_as_it_was() -> Iterator[None]:
     ("given", "line"),
     [
         ({"PORT": "abc"}, "PHONECHAIN_PORT: expected a valid integer, .*, got 'abc'"),
-        ({"QUEUE_SIZE": "0"}, "PHONECHAIN_QUEUE_SIZE: expected greater than or equal to 1, got '0'"),
+        ({"QUEUE_SIZE": "0"}, "PHONECHAIN_QUEUE_SIZE: expected at least 1, got '0'"),
         ({"LOG_FORMAT": "xml"}, "PHONECHAIN_LOG_FORMAT: expected 'text' or 'json', got 'xml'"),
         ({"MIGRATE": "perhaps"}, "PHONECHAIN_MIGRATE: expected a valid boolean, .*, got 'perhaps'"),
         ({"SCHEDULER": "dask"}, "PHONECHAIN_SCHEDULER: expected an address such as tcp://HOST:8786, got 'dask'"),

@@ -138,7 +138,7 @@ def test_a_transcript_comes_as_a_file(page: Any, name: str) -> None:
 def test_sound_alone_is_recognised(page: Any) -> None:
     open_align(page)
     page.get_by_label("What you have").select_option("nothing")
-    assert "half are wrong" in page.locator(".note:visible").inner_text()
+    assert "about half of the recognised phones are wrong" in page.locator(".note:visible").inner_text()
     drop(page, ("a.flac", SOUND))
     page.wait_for_selector(".uploads li")
     start(page)

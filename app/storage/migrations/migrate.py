@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, text
 
 from phonechain.app.problems.errors import DatabaseUnusable
+from phonechain.features.errors import SettingsError
 
 if TYPE_CHECKING:
     from phonechain.app.storage.database import Database
@@ -57,6 +59,14 @@ def newest_revision() -> str:
     head = ScriptDirectory.from_config(_config()).get_current_head()
     assert head is not None
     return head
+
+
+def check_revision(revision: str) -> None:
+    """Raises SettingsError for a revision that does not exist: neither a name nor a number of steps."""
+    names = [script.revision for script in ScriptDirectory.from_config(_config()).walk_revisions()]
+    if revision not in (*names, "head", "base") and not re.fullmatch(r"[+-]\d{1,4}", revision):
+        known = ", ".join(["base", *sorted(names), "head"])
+        raise SettingsError(f"expected one of the revisions {known}, got {revision[:40]!r}", value=revision[:40])
 
 
 def refuse_newer(connection: Connection, retry_after: int = 1) -> str | None:

@@ -188,6 +188,10 @@ def test_the_name_of_the_file_chooses_the_format(name: str, tmp_path: Path) -> N
         (["keys"], "expected a command after phonechain keys: add, list, revoke (see phonechain keys --help)"),
         (["keys", "add"], "Missing argument 'NAME' (see phonechain keys add --help)"),
         (["serve", "--port", "x"], "'--port': expected a valid integer (see phonechain serve --help)"),
+        (["scheduler", "--port", "99999"], "'--port': expected at most 65535 (see phonechain scheduler --help)"),
+        (["db", "downgrade", "none"], "expected one of the revisions base, 0001, 0002"),
+        (["evaluate", str(ROOT / "samples"), "default"], "expected the model before the corpus, got the folder"),
+        (["label", AUDIO, SEGMENTS, "--raw", "1,2"], "such as 16000,s16le,1, got '1,2'; encodings: s8"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )
