@@ -267,4 +267,6 @@ def summarise_files(root: Path, files: list[Path], what: str, lack: str) -> list
 def read_bytes(file: Path) -> bytes:
     """Read a file, up to one byte more than the largest annotation."""
     with open(file, "rb") as handle:
-        return handle.read(MAX_BYTES + 1)
+        size = os.fstat(handle.fileno()).st_size  # 0 for what is no file on a disk
+        # as much memory as is asked for is taken and given back, for each file
+        return handle.read(min(size, MAX_BYTES) + 1 if size else MAX_BYTES + 1)
