@@ -64,7 +64,8 @@ def pairs(
     if not found:
         raise _no_pairs(contents, problems)
     for pair in found:
-        pair.speaker, pair.split = _find_speaker_and_split(root, pair.audio, rows, _relative(root, pair.audio))
+        stem = _relative(root, pair.audio) if rows is not None else ""
+        pair.speaker, pair.split = _find_speaker_and_split(root, pair.audio, rows, stem)
     return found, problems
 
 

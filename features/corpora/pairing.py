@@ -11,6 +11,7 @@ import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 
 from phonechain.features import annotation
@@ -124,14 +125,21 @@ def _stem(name: str) -> str:
 
 def folders_of(root: Path, path: Path) -> list[str]:
     """The folders between the root and the file, without those that say what kind of file is inside."""
-    return [f for f in path.relative_to(root).parts[:-1] if f.casefold() not in KIND_FOLDERS]
+    return [f for f in _parts_below(root, path.parent) if f.casefold() not in KIND_FOLDERS]
+
+
+@lru_cache(maxsize=256)
+def _parts_below(root: Path, folder: Path) -> tuple[str, ...]:
+    """The names of the folders from the root to this one, for all of its files."""
+    return folder.relative_to(root).parts
 
 
 def pair(contents: Contents) -> tuple[list[Pair], list[CorpusProblem]]:
     """Recordings with the files that may annotate them, in order of path, and the files that found no partner."""
     recordings = {g.audio[0]: Pair(g.audio[0]) for g in contents.groups.values() if g.audio}
-    for one in recordings.values():
-        one.raw = contents.raw if one.audio.suffix.lower() in RAW_SUFFIXES else None
+    if contents.raw is not None:
+        for one in recordings.values():
+            one.raw = contents.raw if one.audio.suffix.lower() in RAW_SUFFIXES else None
     for group in contents.groups.values():
         if group.audio:
             recordings[group.audio[0]].annotations += group.annotations
@@ -194,7 +202,7 @@ class _Keys:
         self.kinds = KIND_FOLDERS | {name for name, found in holds.items() if len(found) == 1}
 
     def of(self, path: Path) -> Key:
-        folders = (nfc(f).casefold() for f in path.relative_to(self.root).parts[:-1])
+        folders = (nfc(f).casefold() for f in _parts_below(self.root, path.parent))
         name = path.stem if path.suffix.lower() in AUDIO_SUFFIXES | RAW_SUFFIXES else _stem(path.name)
         return (*(f for f in folders if f not in self.kinds), nfc(name).casefold())
 
