@@ -154,7 +154,7 @@ def test_words_without_a_pronunciation_are_named_and_a_dictionary_helps(page: An
     page.set_input_files(
         ".file", [{"name": "d.dict", "mimeType": "text/plain", "buffer": b"being B IY IH NG\nmodern M AA D ER N\n"}]
     )
-    page.get_by_label("Transcript of").fill(WORDS)
+    page.get_by_label("Transcript for").fill(WORDS)
     start(page)
     until(page, "document.querySelectorAll('.uploads .bad').length === 1")
     text = page.locator(".uploads .bad").inner_text()
@@ -175,7 +175,7 @@ def test_many_recordings_become_a_job_and_its_result_a_review(page: Any, source:
         ("c.txt", WORDS.encode()),
     )  # fmt: skip
     if source == "words":
-        page.get_by_label("Transcript of").fill(WORDS)  # b has none beside it
+        page.get_by_label("Transcript for").fill(WORDS)  # b has none beside it
     page.get_by_role("button", name="Run as a job").click()
     page.wait_for_selector(".state-succeeded", timeout=240_000)
     assert "expected WAV, FLAC" in page.locator(".job-rest").inner_text()
@@ -193,7 +193,7 @@ def test_boundaries_that_came_are_refined(page: Any) -> None:
     page.get_by_role("combobox", name="What you have").select_option("boundaries")
     drop(page, ("a.flac", SOUND), ("a.TextGrid", samples.SEGMENTS.read_bytes()))
     page.wait_for_selector(".uploads :text('boundaries of a.TextGrid')")
-    assert page.get_by_label("Transcript of").count() == 0 or page.get_by_label("Transcript of").is_hidden()
+    assert page.get_by_label("Transcript for").count() == 0 or page.get_by_label("Transcript of").is_hidden()
     check_with_axe(page)
     shot(page, "refine")
     start(page)
