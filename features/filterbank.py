@@ -43,7 +43,9 @@ def log_mels(samples: ArrayLike, settings: FeatureSettings) -> NDArray[np.float3
     count = frame_count(len(sound), settings)
     out = np.empty((-(-count // BLOCK) * BLOCK, settings.bands), dtype=np.float32)
     for at, power, _ in power_spectra(sound, settings):
-        np.log(power @ filters + settings.mel_floor, out=out[at : at + BLOCK])
+        bands = np.matmul(power, filters, out=out[at : at + BLOCK])
+        bands += np.float32(settings.mel_floor)
+        np.log(bands, out=bands)
     return out[:count]
 
 

@@ -267,8 +267,11 @@ def _write(
         labeler, task.model, labelled, one.format, all_speakers=task.all_speakers,
         entropy=task.entropy or task.extras.sequences > 0, gop=task.gop, more=more,
     )  # fmt: skip
-    one.target.parent.mkdir(parents=True, exist_ok=True)
-    common.write_output(data, one.target, durable=False)
+    try:
+        common.write_output(data, one.target, durable=False)
+    except FileNotFoundError:  # the first of its folder
+        one.target.parent.mkdir(parents=True, exist_ok=True)
+        common.write_output(data, one.target, durable=False)
 
 
 def _check_arguments(root: Path, out: Path | None, format: str | None, doubtful: int, table: Path | None) -> str | None:
@@ -316,7 +319,7 @@ def _prepare(task: Task, pairs: Sequence[Pair], labeler: PhoneLabeler, outcome: 
             continue
         form = task.format or (annotation.format if annotation.format in FORMATS else "textgrid")
         own = file.suffix if file.suffix.lower() in FORMATS[form].suffixes else conversion.suffix_of(form)
-        target = (task.out or task.root) / pair.audio.relative_to(task.root)
-        target = target.with_name(target.stem + own)
+        below = pair.audio.parts[len(task.root.parts) : -1]
+        target = Path(task.out or task.root, *below, pair.audio.stem + own)
         ready.append(Work(replace(pair, annotations=[file], parts=[]), tiers, form, target))
     return ready
