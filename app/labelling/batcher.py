@@ -52,12 +52,18 @@ class _Item:
     mode: Mode
     starts: Sequence[int] = ()
     comparison: LabelComparison | None = None
+    support: bool = False
 
     @property
     def size(self) -> float:
         """Seconds of sound that are as much work."""
         spoken = float(self.inputs.times[-1, 1] - self.inputs.times[0, 0]) if len(self.inputs.frames) else 0.0
         return max(spoken, len(self.segments) / SEGMENTS_PER_SECOND)
+
+    @property
+    def kind(self) -> tuple[object, ...]:
+        """What those of a batch have in common."""
+        return self.entry, self.decode, self.mode, self.support
 
 
 class Slot:
@@ -196,15 +202,19 @@ class Batcher:
         starts: Sequence[int] = (),
         comparison: LabelComparison | None = None,
         mode: Mode | None = None,
+        support: bool = False,
     ) -> asyncio.Future[LabelledUtterance]:
         """The labels of one utterance, from a batch with whatever else waits for the same model.
 
         At each index in `starts` a new sequence begins, over whose start the chain does not run; `comparison` says how the
         given labels are compared, `mode` over what features are normalised: by default as the model was trained for.
+        `support` asks for the support of given labels too (see model.support), which takes a second pass.
         """
         answer: asyncio.Future[LabelledUtterance] = asyncio.get_running_loop().create_future()
         mode = mode or entry.model.normaliser.check_mode(None, known_speakers=False)
-        item = _Item(entry, inputs, segments, n_best, decode, answer, time.perf_counter(), mode, starts, comparison)
+        item = _Item(
+            entry, inputs, segments, n_best, decode, answer, time.perf_counter(), mode, starts, comparison, support
+        )
         line = self._lines[item.size > LONG]
         line.waiting.append(item)
         self.shared.waiting[self._me] += 1
@@ -254,12 +264,7 @@ class _Line:
         for item in sorted(self.waiting, key=_due_time):
             if item.answer.done():  # its client has gone
                 continue
-            alike = not batch or (item.entry, item.decode, item.mode) == (
-                batch[0].entry,
-                batch[0].decode,
-                batch[0].mode,
-            )
-            if alike and (not batch or total + len(item.segments) <= most):
+            if (not batch or item.kind == batch[0].kind) and (not batch or total + len(item.segments) <= most):
                 batch.append(item)
                 total += len(item.segments)
             else:
@@ -284,6 +289,7 @@ def _label_batch(batch: Sequence[_Item]) -> list[LabelledUtterance | Exception]:
             decode=first.decode,
             comparisons=[item.comparison for item in batch],
             mode=first.mode,
+            support=first.support,
         )
     except Exception as error:
         if len(batch) == 1:

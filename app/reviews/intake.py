@@ -73,8 +73,9 @@ def answer_to_json(ready: Prepared, labelled: Sequence[Any], label_set: Sequence
     """The segments as given and what the model answered, a list for each column.
 
     `compared_as[i]` is the label of the model with which the given one was compared, where it is spelled otherwise.
-    `n_best[i]` lists index in `labels` and posterior in turn; a segment that was set aside has none, and a reason in
-    `skipped` under its index. `tiers` are all tiers of the file.
+    `given_support[i]` is the probability that it is right in view of all other given labels (see model.support), by which
+    given labels are ranked; null where the model has none. `n_best[i]` lists index in `labels` and posterior in turn; a
+    segment that was set aside has none, and a reason in `skipped` under its index. `tiers` are all tiers of the file.
     """
     index = {label: n for n, label in enumerate(label_set)}
     rows = labelling.insert_skipped(ready, labelled)
@@ -87,6 +88,7 @@ def answer_to_json(ready: Prepared, labelled: Sequence[Any], label_set: Sequence
         "given": [s.label for s in given],
         "compared_as": [row.compared_as for row in rows],
         "given_posterior": [round_probability(row.given_posterior) for row in rows],
+        "given_support": [round_probability(row.given_support) for row in rows],
         "given_rank": [row.given_rank for row in rows],
         "n_best": [
             [value for label, p in row.n_best for value in (index[label], round_probability(p))] for row in rows

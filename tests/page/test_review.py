@@ -295,6 +295,65 @@ def test_markup_in_names_and_labels_is_text(page: Any) -> None:
     assert page.locator("main img, main script, main b, main i").count() == 0
 
 
+def test_unknown_labels_are_a_group_of_their_own_below_those_ranked_by_support(page: Any) -> None:
+    """Two measures are never mixed in one order: support of given labels, posterior of answers to the others."""
+    source = SAMPLE.decode().replace('"AH"', '"zz9"').replace('"M"', '"zz9"').encode()
+    drop(page, ("a.flac", samples.AUDIO.read_bytes()), ("a.TextGrid", source))
+    ready(page)
+    known, unknown = page.evaluate(
+        "(file => [true, false].map(one => file.rows.filter(row => file.knows(row[0]) === one).map(row => row[0])))"
+        "(phonechainReview.store.files.get(0))"
+    )
+    answer = page.evaluate("phonechainReview.store.files.get(0).answer")
+    assert known
+    assert unknown
+    assert [answer["given"][id] for id in unknown] == ["zz9"] * len(unknown)
+    entries = [entry["id"] for entry in page.evaluate("phonechainReview.list.entries")]
+    support, best = answer["given_support"], [n[1] for n in answer["n_best"]]
+    assert entries == sorted(known, key=lambda id: support[id]) + sorted(unknown, key=lambda id: best[id])
+    assert sorted(known, key=lambda id: support[id]) != sorted(known, key=lambda id: answer["given_posterior"][id])
+    assert page.locator(".list-columns span").last.inner_text() == "support"
+    for _ in entries:
+        page.keyboard.press("PageDown")
+    line = page.locator(".list-group")
+    assert line.inner_text() == "Labels the model does not know"
+    above, below = (page.locator(f"#row-{at}").bounding_box()["y"] for at in (len(known) - 1, len(known)))
+    assert above < line.bounding_box()["y"] < below
+    assert below - above == 64
+    last = page.locator(f"#row-{len(entries) - 1} .p").inner_text()
+    assert last.split()[-1] == f"{best[entries[-1]]:.2f}"
+    check_with_axe(page)
+
+
+def test_a_bound_below_a_hundredth_has_one_sign(page: Any) -> None:
+    open_sample(page)
+    page.keyboard.type("zh")
+    page.keyboard.press("Enter")
+    wait_until_saved(page, 1)
+    page.keyboard.press("PageUp")
+    badge = page.locator(".inspector .badge").first
+    assert badge.inner_text() == "p < 0.01"
+    assert badge.evaluate("e => e.scrollWidth <= e.clientWidth && e.getClientRects().length === 1")
+
+
+def test_a_label_without_room_is_not_cut_to_another_label(page: Any) -> None:
+    """`AH` cut to `A` would read as a label of its own; a cut shows an ellipsis, or there is no label."""
+    open_sample(page)
+    page.evaluate(
+        "(line => { window.drawn = []; const own = line.context.fillText.bind(line.context);"
+        " line.context.fillText = (text, ...at) => { window.drawn.push(text); own(text, ...at); }; })"
+        "(phonechainReview.timeline)"
+    )
+    labels = set(page.evaluate("phonechainReview.store.labelSet()"))
+    short = {label[0] for label in labels if len(label) == 2} - labels
+    for length in (1.9, 4, 8, 12):
+        page.evaluate(f"phonechainReview.timeline.setView(0, Math.min({length}, phonechainReview.timeline.duration))")
+        page.set_viewport_size({"width": int(1500 - 80 * length), "height": 900})
+        page.evaluate("phonechainReview.timeline.draw()")
+    until(page, "window.drawn.length > 20")
+    assert not short & set(page.evaluate("window.drawn"))
+
+
 def test_filters_and_deleting(page: Any) -> None:
     drop(
         page,

@@ -178,6 +178,7 @@ async def _label(source: Source, model: str, services: Services, workspace: Work
             decode="posterior",
             starts=ready.starts,
             comparison=ready.comparison,
+            support=True,
         )
         metrics.segments.inc(len(scored.labelled))
 

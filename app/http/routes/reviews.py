@@ -116,8 +116,9 @@ def segments(id: str, number: int, reviews: ReviewsDep) -> JSONResponse:
 
 @router.get("/{id}/files/{number}/answer", summary="The model's answer for a file", responses=_UNKNOWN)
 def answer(id: str, number: int, reviews: ReviewsDep, services: ServicesDep) -> Response:
-    """The segments as they were given, in columns, with posterior and rank of the given label, the most probable labels
-    (alternately an index into `labels` and a posterior), and the tiers of the file."""
+    """The segments as they were given, in columns, with posterior, support and rank of the given label, the most probable
+    labels (alternately an index into `labels` and a posterior), and the tiers of the file. Support is the probability of the
+    given label in view of all other given ones; null where the model has none."""
     row = reviews.file(id, number)
     return _blob(services.workspace, row.answer, "application/json")
 

@@ -14,7 +14,10 @@ import numpy as np
 import pytest
 import soundfile
 
+from phonechain.app import samples
+from phonechain.app.labelling import pipeline
 from phonechain.app.labelling.conversion import convert
+from phonechain.app.models.catalog import Registry
 from phonechain.features.annotation import choose_tier, read, tier_segments
 from tests.app.conftest import AUDIO, LAB, TEXTGRID, Client
 
@@ -69,6 +72,26 @@ def test_a_file_carries_the_answer_of_classify(client: Client, review: str) -> N
         assert [answer["labels"][k] for k in best[::2]] == [n["label"] for n in segment["n_best"]]
         assert best[1::2] == pytest.approx([n["posterior"] for n in segment["n_best"]], abs=2e-3)
     assert [t["name"] for t in answer["tiers"]] == ["words", "phones"]
+
+
+def test_given_labels_have_the_support_that_the_model_finds(client: Client, review: str, registry: Registry) -> None:
+    """Support, not the posterior: the measure by which the command line ranks given labels."""
+    answer = client.get(f"/reviews/{review}/files/0/answer").json()
+    labeler = registry.get("default").labeler
+    ready = pipeline.prepare_utterance(
+        samples.AUDIO, read(TEXTGRID), labeler.features_, recording="a", known=labeler.label_set_
+    )
+    found = labeler.label_inputs([ready.inputs], segments=[ready.segments], support=True)[0]
+    assert answer["given_support"] == pytest.approx([s.given_support for s in found], abs=1e-5)
+    assert answer["given_support"] != answer["given_posterior"]
+
+
+def test_labels_unknown_to_the_model_have_no_support(client: Client) -> None:
+    id = begin(client, TEXTGRID.replace(b'"AH"', b'"zz9"'))
+    answer = client.get(f"/reviews/{id}/files/0/answer").json()
+    unknown = [given == "zz9" for given in answer["given"]]
+    assert any(unknown)
+    assert [support is None for support in answer["given_support"]] == unknown
 
 
 def test_the_sound_is_what_was_sent_at_16_khz(client: Client, review: str) -> None:

@@ -76,7 +76,7 @@ export function label(context, text, x, y, colour, font = "11px") {
 }
 
 /**
- * Text in the middle of a stretch, cut where it does not fit.
+ * Text in the middle of a stretch, cut where it does not fit; none where a cut would leave another label: `A` of `AH`.
  * @param {CanvasRenderingContext2D} context
  * @param {string} text
  * @param {number} from
@@ -90,7 +90,9 @@ export function fit(context, text, from, to, y, colour) {
   context.fillStyle = colour;
   context.textAlign = "center";
   let shown = text.length > 40 ? `${text.slice(0, 39)}…` : text;
-  while (shown.length > 1 && context.measureText(shown).width > room) shown = shown.length > 2 ? `${shown.slice(0, -2)}…` : shown.slice(0, 1);
-  if (shown === "…" || context.measureText(shown).width > room + 3) return;
+  if (context.measureText(shown).width > room + 3) {
+    while (shown.length > 2 && context.measureText(shown).width > room) shown = `${shown.slice(0, -2)}…`;
+    if (shown.length < 2 || shown === "…" || context.measureText(shown).width > room + 3) return;
+  }
   context.fillText(shown, (from + to) / 2, y);
 }

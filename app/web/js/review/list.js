@@ -1,11 +1,12 @@
-// The doubtful segments of all files, the least certain first: a list of which only the visible rows exist.
+// The doubtful segments of all files, the least certain first: a list of which only the visible rows exist. Labels that the model
+// knows come first, by their support; the others follow in a group of their own, by the posterior of the answer.
 import { fill, h } from "../dom.js";
 import { fillOf, inkOn, shade } from "../colors.js";
 import { number, posterior, t } from "../i18n.js";
 
 /** @typedef {import("./store.js").ReviewStore} ReviewStore */
 /** @typedef {import("./store.js").Reference} Reference */
-/** @typedef {{file: number, id: number, doubt: number}} Entry */
+/** @typedef {{file: number, id: number, known: boolean, doubt: number}} Entry */
 
 const ROW = 32;
 
@@ -18,16 +19,21 @@ export class DoubtfulList extends EventTarget {
     /** @type {Entry[]} */
     this.entries = [];
     this.at = -1;
+    /** Index of the first entry ranked by its answer, above which a line says so; -1 where no line is needed. */
+    this.split = -1;
+    /** Whether known labels are ranked by support: old reviews, and models that are no CRF, have the posterior alone. */
+    this.supported = false;
     this.filters = { label: "", speaker: "", file: "", confusion: "", sort: "", todo: true };
     this.body = h("div", { class: "list-body" });
     this.scroller = h("div", { class: "list-scroll", role: "listbox", tabIndex: 0, "aria-label": t("list.title"), onscroll: () => this.#paint() }, this.body);
     this.count = h("span", { class: "soft" });
+    this.measure = h("span", { class: "end" });
     this.filterBox = h("div", { class: "filters" });
     this.fillButton = h("button", { class: "fill", hidden: true, onclick: () => this.dispatchEvent(new Event("fill")) });
     this.element = h("section", { class: "list", "aria-label": t("list.title") },
       h("div", { class: "list-head" }, h("h2", null, t("list.title")), this.count),
       this.filterBox, this.fillButton,
-      h("div", { class: "list-columns", "aria-hidden": "true" }, h("span", null, "#"), h("span", null, t(store.files.size > 1 ? "list.utterance" : "list.time")), h("span", null, t("list.given")), h("span", null, t("list.answer")), h("span", { class: "end" }, t("list.p"))),
+      h("div", { class: "list-columns", "aria-hidden": "true" }, h("span", null, "#"), h("span", null, t(store.files.size > 1 ? "list.utterance" : "list.time")), h("span", null, t("list.given")), h("span", null, t("list.answer")), this.measure),
       this.scroller);
     this.body.addEventListener("click", (/** @type {MouseEvent} */ event) => {
       const row = /** @type {HTMLElement | null} */ (/** @type {Element} */ (event.target).closest("[data-at]"));
@@ -40,7 +46,8 @@ export class DoubtfulList extends EventTarget {
   /** Work the list out anew: at the start, and when a filter changes. */
   refresh() {
     const current = this.entries[this.at];
-    const { label, speaker, file, confusion, todo } = this.filters;
+    const { label, speaker, file, confusion, sort, todo } = this.filters;
+    this.supported = [...this.store.files.values()].every((one) => one.supported);
     /** @type {Entry[]} */
     const entries = [];
     for (const one of this.store.files.values()) {
@@ -53,19 +60,41 @@ export class DoubtfulList extends EventTarget {
         const given = one.answer.given[row[0]] ?? null;
         if (label && given !== label && row[3] !== label) continue;
         if (confusion && confusion !== `${given}\t${best}`) continue;
-        entries.push({ file: one.number, id: row[0], doubt: this.filters.sort ? (one.boundary(row)?.within ?? 2) : one.doubt(row[0]) });
+        const known = Boolean(sort) || one.knows(row[0]);
+        entries.push({ file: one.number, id: row[0], known, doubt: (sort ? one.boundary(row)?.within : this.#measure(one, row[0], known)) ?? 2 });
       }
     }
-    entries.sort((a, b) => a.doubt - b.doubt || a.file - b.file || a.id - b.id);
+    entries.sort((a, b) => Number(b.known) - Number(a.known) || a.doubt - b.doubt || a.file - b.file || a.id - b.id);
     this.entries = entries;
+    const split = entries.findIndex((entry) => !entry.known);
+    // Where nothing was labelled, there is one measure and nothing to tell apart.
+    this.split = split > 0 || entries.some((entry) => !entry.known && this.store.files.get(entry.file)?.answer.given[entry.id]) ? split : -1;
+    this.measure.textContent = t(!sort && this.supported && entries[0]?.known ? "list.support" : "list.p");
+    this.measure.title = !sort && this.supported && entries[0]?.known ? t("list.support.help") : "";
     this.at = current ? entries.findIndex((entry) => entry.file === current.file && entry.id === current.id) : -1;
     this.#paintFilters();
     this.update();
   }
 
+  /**
+   * What a segment is ranked by, as it came.
+   * @param {import("./store.js").ReviewFile} file
+   * @param {number} id
+   * @param {boolean} known
+   */
+  #measure(file, id, known) {
+    if (!known) return file.answer.n_best[id]?.[1];
+    return this.supported ? file.support(id) : (file.answer.given_posterior[id] ?? undefined);
+  }
+
+  /** Pixels above an entry: the line above the second group takes a row. @param {number} at */
+  #top(at) {
+    return (at + (this.split >= 0 && at >= this.split ? 1 : 0)) * ROW;
+  }
+
   /** The rows are painted anew; their order stays. */
   update() {
-    this.body.style.height = `${this.entries.length * ROW}px`;
+    this.body.style.height = `${this.#top(this.entries.length)}px`;
     this.count.textContent = number(this.entries.length);
     const unlabelled = [...this.store.files.values()].reduce((sum, file) => sum + file.unlabelled(), 0);
     this.fillButton.hidden = unlabelled === 0;
@@ -78,7 +107,7 @@ export class DoubtfulList extends EventTarget {
   mark(reference) {
     this.at = this.entries.findIndex((entry) => entry.file === reference.file && entry.id === reference.id);
     if (this.at >= 0) {
-      const top = this.at * ROW;
+      const top = this.#top(this.at);
       const view = this.scroller;
       if (top < view.scrollTop || top + ROW > view.scrollTop + view.clientHeight) view.scrollTop = Math.max(0, top - view.clientHeight / 3);
     }
@@ -117,7 +146,7 @@ export class DoubtfulList extends EventTarget {
   }
 
   #paint() {
-    const first = Math.max(0, Math.floor(this.scroller.scrollTop / ROW) - 4);
+    const first = Math.max(0, Math.floor(this.scroller.scrollTop / ROW) - 5);
     const last = Math.min(this.entries.length, first + Math.ceil(this.scroller.clientHeight / ROW) + 8);
     if (this.entries.length === 0) {
       const { segments, reviewed } = this.store.counts();
@@ -125,9 +154,12 @@ export class DoubtfulList extends EventTarget {
       this.scroller.removeAttribute("aria-activedescendant");
       return;
     }
-    const known = new Map([...this.body.children].map((/** @type {any} */ row) => [Number(row.dataset.at), row]));
+    const known = new Map([...this.body.querySelectorAll("[data-at]")].map((/** @type {any} */ row) => [Number(row.dataset.at), row]));
     for (const [at, row] of known) if (at < first || at >= last) row.remove();
     for (let at = first; at < last; at++) if (!known.has(at)) this.body.append(this.#row(at));
+    if (this.split >= 0 && !this.body.querySelector(".list-group")) {
+      this.body.append(h("p", { class: "list-group soft", role: "presentation", title: t("list.unknown.help"), style: { top: `${this.split * ROW}px` } }, t("list.unknown")));
+    }
     if (this.at >= first && this.at < last) this.scroller.setAttribute("aria-activedescendant", `row-${this.at}`);
     else this.scroller.removeAttribute("aria-activedescendant");
   }
@@ -140,14 +172,12 @@ export class DoubtfulList extends EventTarget {
     const row = found?.row;
     const given = row ? row[3] : (file?.answer.given[entry.id] ?? null);
     const answer = row && file ? file.best(row) : null;
-    const within = row && this.filters.sort ? (file?.boundary(row)?.within ?? NaN) : null;
-    const p = within ?? (row && file ? file.certainty(row) : NaN);
+    const [p, shown] = row && file ? this.#shown(entry, file, row) : [NaN, "–"];
     const index = shade(p);
-    const shown = within !== null ? posterior(Number.isNaN(within) ? null : within) : row && file ? file.certaintyText(row) : "–";
     const name = stem(file?.meta.name ?? "");
     return h("div", {
       class: `list-row${at === this.at ? " chosen" : ""}${row?.[4] ? " reviewed" : ""}${row ? "" : " gone"}`,
-      role: "option", id: `row-${at}`, data: { at: String(at) }, style: { top: `${at * ROW}px` },
+      role: "option", id: `row-${at}`, data: { at: String(at) }, style: { top: `${this.#top(at)}px` },
       "aria-selected": at === this.at ? "true" : "false", "aria-posinset": at + 1, "aria-setsize": this.entries.length,
     },
     h("span", { class: "soft tabular" }, row?.[4] ? h("span", { role: "img", "aria-label": t("inspector.reviewed") }, "✓") : number(at + 1)),
@@ -155,7 +185,21 @@ export class DoubtfulList extends EventTarget {
     this.store.files.size > 1 ? h("span", { class: "cut", title: name }, name) : h("span", { class: "cut tabular" }, row ? row[1].toFixed(3) : ""),
     h("span", { class: "phone cut" }, aside(t("list.given")), given ?? "·"),
     h("span", { class: "phone cut soft" }, aside(t("list.answer")), answer ?? ""),
-    h("span", { class: "p tabular", style: index >= 0 ? { background: fillOf(index), color: inkOn(index) } : {} }, aside(t("list.p")), shown));
+    h("span", { class: "p tabular", style: index >= 0 ? { background: fillOf(index), color: inkOn(index) } : {} }, aside(t(entry.known && this.supported && !this.filters.sort ? "list.support" : "list.p")), shown));
+  }
+
+  /**
+   * The last column, as number and text: what the entry is ranked by. A label that was changed since has no support.
+   * @param {Entry} entry
+   * @param {import("./store.js").ReviewFile} file
+   * @param {import("./store.js").Row} row
+   * @returns {[number, string]}
+   */
+  #shown(entry, file, row) {
+    if (!this.filters.sort && entry.known && !this.supported) return [file.certainty(row), file.certaintyText(row)];
+    const p = this.filters.sort ? file.boundary(row)?.within
+      : entry.known && row[3] !== file.answer.given[entry.id] ? undefined : this.#measure(file, entry.id, entry.known);
+    return [p ?? NaN, posterior(p)];
   }
 
   #paintFilters() {

@@ -5,7 +5,7 @@ import { posterior } from "../i18n.js";
 /** @typedef {[id: number, start: number, end: number, label: string | null, reviewed: boolean]} Row */
 /** @typedef {{name: string, kind: string, start: number[], end: number[], text: string[]}} Tier */
 /** @typedef {{labels: string[], start: number[], end: number[], given: (string | null)[], compared_as: (string | null)[], given_posterior: (number | null)[],
- *   given_rank: (number | null)[], n_best: number[][], skipped: Record<string, string>, tiers: Tier[], boundaries?: {within: (number | null)[], low: (number | null)[], high: (number | null)[]}}} Answer */
+ *   given_support?: (number | null)[], given_rank: (number | null)[], n_best: number[][], skipped: Record<string, string>, tiers: Tier[], boundaries?: {within: (number | null)[], low: (number | null)[], high: (number | null)[]}}} Answer */
 /** @typedef {{within: number, low: number, high: number}} Boundary */
 /** @typedef {{file: number, id: number}} Reference */
 
@@ -72,10 +72,11 @@ export class ReviewFile {
     return index >= 0 && !flat.some((value, i) => i % 2 === 0 && value === index);
   }
 
-  /** The certainty as text. @param {Row} row */
+  /** The certainty as text; a small bound needs one sign, not two. @param {Row} row */
   certaintyText(row) {
     const p = this.certainty(row);
-    return `${this.bounded(row) ? "≤ " : ""}${posterior(Number.isNaN(p) ? null : p)}`;
+    const text = posterior(Number.isNaN(p) ? null : p);
+    return this.bounded(row) && !text.startsWith("<") ? `≤ ${text}` : text;
   }
 
   /**
@@ -90,10 +91,23 @@ export class ReviewFile {
     return typeof within === "number" && typeof low === "number" && typeof high === "number" ? { within, low, high } : null;
   }
 
-  /** How sure the model was of the segment as it came; this orders what is doubtful. @param {number} id */
-  doubt(id) {
-    const given = this.answer.given_posterior[id];
-    return given ?? this.answer.n_best[id]?.[1] ?? 2;
+  /** Whether it came with a label that the model knows, so that there is a measure of that label. @param {number} id */
+  knows(id) {
+    return typeof this.answer.given_posterior[id] === "number";
+  }
+
+  /**
+   * How probable the label is with which the segment came, in view of all other labels that came with it; NaN where the model
+   * has no support to give.
+   * @param {number} id
+   */
+  support(id) {
+    return this.answer.given_support?.[id] ?? NaN;
+  }
+
+  /** Whether each label that the model knows has a support. */
+  get supported() {
+    return this.answer.given_posterior.every((p, id) => p === null || !Number.isNaN(this.support(id)));
   }
 
   /** Whether its boundaries are others than those that were labelled. @param {Row} row */
