@@ -22,6 +22,43 @@ CHECKED = 10
 ENDED = 600_000
 
 
+GUIDE = Path(__file__).parents[2] / "app/guide/phonetician.md"
+
+
+def test_the_keys_of_the_guide_in_files_that_have_labels(page: Any, tmp_path: Path) -> None:
+    """The guide's `rest` has labels: what Enter does there differs from files with boundaries alone."""
+    step = " ".join(re.findall(r"^2\. .*?(?=^3\.)", GUIDE.read_text("utf-8"), re.S | re.M)[0].split())
+    rest = tmp_path / "rest"
+    rest.mkdir()
+    for sound in sorted((samples.FOLDER / "reader").glob("LJ001-002[45].ogg")):
+        shutil.copy(sound, rest)
+        shutil.copy(sound.with_suffix(".TextGrid"), rest)
+    page.wait_for_selector(".drop")
+    page.set_input_files("input[data-folder]", str(rest))
+    ready(page)
+    assert page.locator(".actions .primary").inner_text().startswith("Accept")
+    assert not page.get_by_role("button", name="Take the model's label for all").is_visible()
+
+    def press(key: str) -> tuple[str, str, str]:
+        """Label before, the model's, and label after."""
+        old, best, at = page.evaluate(
+            "(({file, row}) => [row[3], file.best(row), [file.number, row[0]]])(phonechainReview.current)"
+        )
+        before = page.evaluate("phonechainReview.store.revision")
+        page.keyboard.press(key)
+        wait_until_saved(page, before + 1)
+        new = page.evaluate(f"phonechainReview.store.row({{file: {at[0]}, id: {at[1]}}}).row[3]")
+        return old, best, new
+
+    old, best, new = press("Enter")
+    assert new == old != best
+    assert "Enter accepts the label that the file has" in step
+    old, best, new = press("Backspace")
+    assert new == best != old
+    assert "Backspace takes the model's" in step
+    assert "In files with boundaries but no labels, Enter takes the model's label" in step
+
+
 @pytest.fixture
 def folders(tmp_path: Path) -> tuple[Path, Path]:
     """Eight recordings that were labelled by hand, and two of which only the boundaries are drawn."""
