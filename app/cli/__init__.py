@@ -5,6 +5,7 @@ Nothing heavy is imported before a command needs it: `phonechain --help` answers
 
 from __future__ import annotations
 
+import atexit
 import codecs
 import gc
 import io
@@ -95,6 +96,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     debug = "--debug" in given
     # Modules are made of objects that stay: looking through them is a tenth of a start.
     gc.set_threshold(50_000, 20, 20)
+    atexit.unregister(gc.freeze)
+    atexit.register(gc.freeze)  # nor does the end of the process look through them
     _write_any_name()
     try:
         code = typer.main.get_command(app).main(
