@@ -272,6 +272,45 @@ def test_a_wrong_file_is_refused_in_the_services_words(page: Any) -> None:
     assert "expected WAV, FLAC" in text
     assert 'expected a first line with "ooTextFile"' in text
     assert "no annotation of this name" in text
+    colours = (
+        "[...document.querySelectorAll('.uploads .state')].map(one => [one.classList[1], getComputedStyle(one).color])"
+    )
+    kinds = dict(page.evaluate(colours))
+    assert len(set(kinds.values())) == len(kinds) == 2  # refused ones do not look like the others
+
+
+def test_a_tier_of_words_is_announced_openly(page: Any) -> None:
+    words = b"0.00 0.12 in\n0.12 0.41 being\n0.41 1.26 comparatively\n1.26 1.89 modern\n"
+    drop(page, ("a.flac", samples.AUDIO.read_bytes()), ("a.lab", words))
+    ready(page)
+    note = page.locator(".inspector .note", has_text="looks like words")
+    assert note.is_visible()
+    check_with_axe(page)
+
+
+def test_nothing_empty_stands_above_the_steps_of_a_first_visit(browser: Any, tmp_path: Path) -> None:
+    service = Service(tmp_path)
+    service.start()
+    try:
+        with watched(browser, service) as page:
+            page.wait_for_selector(".steps")
+            title, words, steps = (
+                page.locator(one).last.bounding_box() for one in (".home > h2", ".home p:has(+ .steps)", ".steps")
+            )
+            assert words["y"] - title["y"] - title["height"] == 16
+            assert steps["y"] - words["y"] - words["height"] == 24
+            page.get_by_role("link", name="Keys").click()
+            button, field = page.locator("form button").bounding_box(), page.get_by_label("Name").bounding_box()
+            assert button["y"] + button["height"] == field["y"] + field["height"]
+    finally:
+        service.stop()
+
+
+def test_help_covers_nothing_of_the_timeline(page: Any) -> None:
+    open_sample(page)
+    page.keyboard.press("?")
+    stage, panel = page.locator(".stage").bounding_box(), page.locator(".help:visible").bounding_box()
+    assert panel["x"] >= stage["x"] + stage["width"]
 
 
 def test_markup_in_names_and_labels_is_text(page: Any) -> None:

@@ -149,3 +149,22 @@ def test_it_looks_as_meant(browser: Any, service: Service, width: int, scheme: s
             check_with_axe(page)
             assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
             shot(page, f"{view.split('/')[0]}{len(view.split('/'))}-{width}-{scheme}")
+
+
+def test_a_name_with_a_blank_is_refused_with_the_rule(dropped: Any) -> None:
+    page = dropped
+    name = page.get_by_label("Name of the model")
+    name.fill("my model")
+    message = name.evaluate("e => e.validationMessage")
+    assert "no blanks" in message
+    assert "my-model" in message
+    name.fill("my-model")
+    assert name.evaluate("e => e.validationMessage") == ""
+
+
+def test_an_axis_of_epochs_has_whole_numbers(page: Any) -> None:
+    script = (
+        "import('./page/js/charts.js').then(({ticks}) => [ticks(1, 3, 6, 1), ticks(0, 2, 6, 1), ticks(0, 40, 6, 1)])"
+    )
+    assert page.evaluate(script) == [[1, 2, 3], [0, 1, 2], [0, 10, 20, 30, 40]]
+    assert page.evaluate(script.replace(", 1)", ")"))[0][:2] == [1, 1.5]

@@ -19,12 +19,13 @@ export function svg(name, attributes, ...children) {
  * @param {number} low
  * @param {number} high
  * @param {number} count
+ * @param {number} [least] smallest step, 1 for what is counted
  */
-export function ticks(low, high, count) {
+export function ticks(low, high, count, least = 0) {
   const span = high - low || 1;
   const rough = span / count;
   const power = 10 ** Math.floor(Math.log10(rough));
-  const step = ([1, 2, 5, 10].find((one) => one * power >= rough) ?? 10) * power;
+  const step = Math.max(least, ([1, 2, 5, 10].find((one) => one * power >= rough) ?? 10) * power);
   const out = [];
   for (let k = Math.ceil(low / step - 1e-9); k * step <= high + 1e-9 * span; k++) out.push(Number((k * step).toPrecision(12)));
   return out;
@@ -35,10 +36,10 @@ export function ticks(low, high, count) {
 /**
  * A curve with both axes.
  * @param {Point[]} points
- * @param {{label: string, x: string, y: string, format: (value: number) => string, dots?: boolean, kind?: string, whole?: boolean}} options
- *   `label` says in words what it shows; `whole` begins the x axis at 0
+ * @param {{label: string, x: string, y: string, format: (value: number) => string, dots?: boolean, kind?: string, whole?: boolean, counted?: boolean}} options
+ *   `label` says in words what it shows; `whole` begins the x axis at 0; `counted`: x is a whole number
  */
-export function curve(points, { label, x, y, format, dots = false, kind = "", whole = false }) {
+export function curve(points, { label, x, y, format, dots = false, kind = "", whole = false, counted = false }) {
   const [width, height, left, bottom, top, right] = [420, 200, 62, 34, 10, 12];
   const xs = points.map((point) => point.x);
   const ys = points.flatMap((point) => [point.y, point.low ?? point.y, point.high ?? point.y]);
@@ -55,7 +56,7 @@ export function curve(points, { label, x, y, format, dots = false, kind = "", wh
     parts.push(svg("path", { class: "grid", d: `M${left} ${atY(value)}H${width - right}` }));
     parts.push(svg("text", { x: left - 6, y: atY(value) + 4, class: "tick end" }, format(value)));
   }
-  for (const value of ticks(x0, x1, 6)) parts.push(svg("text", { x: atX(value), y: height - bottom + 16, class: "tick middle" }, Number(value.toPrecision(4)).toLocaleString(undefined, { maximumSignificantDigits: 4 })));
+  for (const value of ticks(x0, x1, 6, counted ? 1 : 0)) parts.push(svg("text", { x: atX(value), y: height - bottom + 16, class: "tick middle" }, Number(value.toPrecision(4)).toLocaleString(undefined, { maximumSignificantDigits: 4 })));
   parts.push(svg("text", { x: (left + width - right) / 2, y: height - 3, class: "tick middle" }, x));
   parts.push(svg("text", { x: -(top + height - bottom) / 2, y: 11, class: "tick middle", transform: "rotate(-90)" }, y));
   const line = [...points].sort((a, b) => a.x - b.x);

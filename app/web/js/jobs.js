@@ -230,7 +230,7 @@ function charts(epochs) {
     const points = epochs.filter((epoch) => epoch[name] !== null).map((epoch) => ({ x: epoch.epoch, y: Number(epoch[name]) }));
     if (points.length === 0) return null;
     return h("figure", null, h("figcaption", null, title, " ", h("strong", { class: "tabular" }, format(Number(last?.[name] ?? points[points.length - 1]?.y)))),
-      curve(points, { label: `${title}: ${label}`, x: t("jobs.epoch"), y: title, format, kind: name }));
+      curve(points, { label: `${title}: ${label}`, x: t("jobs.epoch"), y: title, format, kind: name, counted: true }));
   };
   return h("div", { class: "columns charts" }, one("loss", t("jobs.loss"), (value) => value.toPrecision(3)), one("dev_error", t("jobs.error"), (value) => `${(100 * value).toFixed(1)} %`));
 }

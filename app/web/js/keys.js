@@ -12,7 +12,7 @@ export async function openKeys(main) {
   const note = h("div", { role: "status" });
   const name = h("input", { type: "text", required: true, maxLength: 200 });
   const scope = h("select", null, SCOPES.map((one) => h("option", { value: one }, t(`keys.scope.${one}`))));
-  const form = h("form", { class: "row", onsubmit: async (/** @type {Event} */ event) => {
+  const form = h("form", { class: "row ends", onsubmit: async (/** @type {Event} */ event) => {
     event.preventDefault();
     try {
       const made = await post("keys", { name: name.value, scopes: [scope.value] });

@@ -50,7 +50,7 @@ export async function openModels(main) {
     rest();
     return h("article", { class: "panel" },
       h("h2", null, model.name, own.map((alias) => h("span", { class: "mark done" }, alias))),
-      h("p", { class: "soft" }, [t(`models.${/** @type {"labelling" | "alignment"} */ (model.kind)}`), model.title, model.version, t("models.labels", { count: number(model.labels) }), stored && when(model.created)].filter(Boolean).join(" · ")),
+      h("p", { class: "soft" }, [t(`models.${/** @type {"labelling" | "alignment"} */ (model.kind)}`), model.title !== model.name && model.title, model.version, t("models.labels", { count: number(model.labels) }), stored && when(model.created)].filter(Boolean).join(" · ")),
       details, actions);
   }
 

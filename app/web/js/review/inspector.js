@@ -4,6 +4,9 @@ import { fillOf, inkOn, shade } from "../colors.js";
 import { posterior, seconds, t } from "../i18n.js";
 import { stem } from "./list.js";
 
+/** Notices that mean that the answers are of no use as they are: shown without being asked for. */
+const LOUD = ["tier-of-words"];
+
 /** Events: "act" {name, value}. */
 export class Inspector extends EventTarget {
   constructor() {
@@ -40,6 +43,7 @@ export class Inspector extends EventTarget {
         file.answer.given_posterior[id] !== null && ` (${posterior(file.answer.given_posterior[id])})`),
       file.answer.skipped[id] && h("p", { class: "note" }, t("inspector.skipped", { reason: file.answer.skipped[id] ?? "" })),
       file.moved(row) && h("p", { class: "note" }, t("inspector.moved")),
+      file.meta.warnings.filter((/** @type {any} */ one) => LOUD.includes(one.code)).map((/** @type {any} */ one) => h("p", { class: "note", role: "note" }, one.message)),
       h("h3", null, t("inspector.best")),
       h("ol", { class: "best" }, best.map(({ label, p: one }, k) => h("li", null,
         h("button", { class: `best-row${label === row[3] ? " chosen" : ""}`, onclick: () => this.#act("label", label), "aria-pressed": label === row[3] ? "true" : "false" },

@@ -273,6 +273,7 @@ export const en = {
   "train.system": "System",
   "train.name": "Name of the model",
   "train.name.hint": "Letters, digits, dots, hyphens and underscores. A model that starts from another keeps its weights for the labels that both have; the job reports which.",
+  "train.name.wrong": "A name has letters, digits, dots, hyphens and underscores, and no blanks: {name}, for example.",
   "train.epochs": "Epochs",
   "train.epochs.preset": "preset",
   "train.begin": "Train",

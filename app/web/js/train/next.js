@@ -54,9 +54,10 @@ export async function openNext(main, id) {
  * @param {any[]} files
  */
 function list(id, files) {
+  const named = files.some((one) => one.speaker);
   return region(t("next.label"), h("table", null,
-    h("thead", null, h("tr", null, h("th", null, t("list.utterance")), h("th", null, t("list.filter.speaker")), h("th", { class: "end" }, t("next.doubt")), h("th", { class: "end" }, t("next.todo")))),
-    h("tbody", null, files.map((one) => h("tr", null, h("td", null, h("a", { href: `#/review/${id}/${one.number}` }, stem(one.name))), h("td", null, one.speaker ?? ""), h("td", { class: "end tabular" }, one.doubt.toFixed(2)), h("td", { class: "end tabular" }, number(one.unchecked)))))));
+    h("thead", null, h("tr", null, h("th", null, t("list.utterance")), named && h("th", null, t("inspector.speaker")), h("th", { class: "end" }, t("next.doubt")), h("th", { class: "end" }, t("next.todo")))),
+    h("tbody", null, files.map((one) => h("tr", null, h("td", null, h("a", { href: `#/review/${id}/${one.number}` }, stem(one.name))), named && h("td", null, one.speaker ?? ""), h("td", { class: "end tabular" }, one.doubt.toFixed(2)), h("td", { class: "end tabular" }, number(one.unchecked)))))));
 }
 
 /** @param {any[]} trainings */

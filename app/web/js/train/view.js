@@ -167,7 +167,7 @@ async function showForm(corpus, place, merge) {
   const start = h("select", { onchange: () => (system.parentElement.hidden = start.value !== "") },
     names.map((name) => h("option", { value: name, selected: name === "default" }, t("train.start.model", { name }))), h("option", { value: "" }, t("train.start.anew")));
   const system = h("select", null, presets.map((/** @type {any} */ one) => h("option", { value: one.name, selected: one.name === "spn-lc-crf" }, `${one.name}: ${one.title}`)));
-  const name = h("input", { type: "text", required: true, maxLength: 100, pattern: "[A-Za-z0-9][A-Za-z0-9._\\-]*", value: modelName(corpus.name), "aria-describedby": "name-hint" });
+  const name = h("input", { type: "text", required: true, maxLength: 100, pattern: "[A-Za-z0-9][A-Za-z0-9._\\-]*", value: modelName(corpus.name), "aria-describedby": "name-hint", oninput: () => name.setCustomValidity(name.validity.patternMismatch ? t("train.name.wrong", { name: modelName(name.value) }) : "") });
   const epochs = h("input", { type: "number", min: 1, max: 1000, placeholder: t("train.epochs.preset") });
   const note = h("div", { role: "status", class: "wide" });
   const button = h("button", { class: "primary" }, t("train.begin"));
