@@ -17,6 +17,7 @@ from phonechain.features.errors import AnnotationError, Notice, PhonechainError,
 
 if TYPE_CHECKING:
     from phonechain.features.annotation import Annotation, Format
+    from phonechain.features.corpora.base import NoticeCount
 
 MANY = 400
 """Files from which on starting further processes takes less time than it saves."""
@@ -54,16 +55,11 @@ class Outcome:
 class Tally:
     """Counts of a folder's conversion."""
 
+    notices: NoticeCount
     written: dict[Path, Path] = field(default_factory=dict)
     """Each output file with its source."""
     failed: int = 0
     skipped: int = 0
-    notices: dict[str, tuple[Notice, Path, int]] = field(default_factory=dict)
-
-    def count(self, file: Path, notices: tuple[Notice, ...]) -> None:
-        for notice in {n.code: n for n in reversed(notices)}.values():
-            first, where, count = self.notices.get(notice.code, (notice, file, 0))
-            self.notices[notice.code] = (first, where, count + 1)
 
 
 def convert(
@@ -109,13 +105,11 @@ def convert(
     if out.is_file():
         raise SettingsError(f"expected a folder to write to, got the file {out}", value=str(out))
     tally = _convert_folder(source, out, asked, verbose)
-    for notice, where, count in tally.notices.values():
-        files = "1 file" if count == 1 else f"{count} files"
-        print(f"warning: {files}, the first {where}: {notice.message}", file=sys.stderr)
+    common.warn(tally.notices.notices())
     title = _find_formats()[asked.to].title
-    other = f", {tally.skipped} other files skipped" if tally.skipped else ""
+    other = f", {common.count_noun(tally.skipped, 'other file')} skipped" if tally.skipped else ""
     wrong = f", {tally.failed} failed" if tally.failed else ""
-    typer.echo(f"wrote {len(tally.written)} files ({title}) to {out}{wrong}{other}")
+    typer.echo(f"wrote {common.count_noun(len(tally.written), 'file')} ({title}) to {out}{wrong}{other}")
     if tally.failed or not tally.written:
         raise typer.Exit(1 if tally.written else 2)
 
@@ -216,13 +210,15 @@ def _refuse_to_overwrite(target: Path | None, options: Options) -> None:
 
 def _convert_folder(source: Path, out: Path, options: Options, verbose: bool) -> Tally:
     """Convert every annotation file below a folder, or every recording of one file, into the same tree."""
+    from phonechain.features.corpora.base import NoticeCount
+
     files = _scan(source, options)
     if not files:
         from phonechain.features.annotation import READABLE
 
         suffixes = ", ".join(READABLE[options.from_].suffixes) if options.from_ else "any annotation format"
         raise SettingsError(f"no files with the suffix of {suffixes} in {source}", value=str(source))
-    tally = Tally()
+    tally = Tally(NoticeCount())
     root = source if source.is_dir() else source.parent
     convert = partial(_convert_file, root=root, out=out, options=options)
     with (
@@ -320,7 +316,7 @@ def _store(
             for notice in outcome.notices:
                 line(f"warning: {file}: {notice.message}")
         else:
-            tally.count(file, outcome.notices)
+            tally.notices.add(file, outcome.notices)
 
 
 def _safe_name(name: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import re
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -71,12 +72,17 @@ class Task:
 
 @dataclass(slots=True)
 class Outcome:
-    """What came of a batch: lines about failures, recordings with their notices, segments, and how certain these are."""
+    """What came of a batch: lines about failures, recordings with their notices, segments, and how certain these are.
+
+    `given` is the number of labels that came with the segments; `unknown`, those that the model does not know, by file.
+    """
 
     recordings: int
     failures: list[str] = field(default_factory=list)
     labelled: list[tuple[Path, tuple[Notice, ...]]] = field(default_factory=list)
     segments: int = 0
+    given: int = 0
+    unknown: list[tuple[Path, Counter[str]]] = field(default_factory=list)
     ranking: Ranking = field(default_factory=Ranking)
 
 
@@ -126,6 +132,7 @@ def label_folder(
         root, out, model, device, precision, form, options, decoding, mode, entropy, gop, all_speakers, ranked, extras
     )
     ranking, notices, failed, done, read, segments = Ranking(), NoticeCount(), 0, 0, 0, 0
+    unknown, given = [], 0
     workers = _count_workers(labeler, len(pairs))
     batches = _make_batches(pairs, by_speaker=mode == "speaker" and not all_speakers, workers=workers)
     label, workers = partial(_label_batch, task), max(1, min(workers, len(batches)))
@@ -142,10 +149,12 @@ def label_folder(
             segments += outcome.segments
             ranking.rows += outcome.ranking.rows
             for file, found in outcome.labelled:
-                notices.add(file, found)
+                notices.add(file, [notice for notice in found if notice.code != "labels-unknown"])
+            unknown += outcome.unknown
+            given += outcome.given
             read += outcome.recordings
             bars.update("label", read, len(pairs))
-    common.warn(notices.notices())
+    common.warn([*notices.notices(), *_sum_unknown(unknown, given)])
     ranking.output(doubtful, table)
     wrong = f"; {common.count_noun(failed, 'file')} could not be used" if failed else ""
     where = f" to {out}" if out is not None else ""
@@ -234,10 +243,27 @@ def _label_batch(task: Task, pairs: list[Pair]) -> Outcome:
             outcome.segments += len(labels) + len(ready.skipped)
             if task.ranked:
                 outcome.ranking.add(f"{name}#{ready.tier.name}" if task.all_speakers else name, ready, labels)
+        comparisons = [ready.comparison for ready in one.tiers if ready.comparison is not None]
+        outcome.given += sum(comparison.total for comparison in comparisons)
+        unknown = sum((Counter(comparison.unknown) for comparison in comparisons), Counter[str]())
+        if unknown:
+            outcome.unknown.append((one.pair.file, unknown))
         outcome.labelled.append(
             (one.pair.file, tuple(dict.fromkeys(notice for ready in one.tiers for notice in ready.notices)))
         )
     return outcome
+
+
+def _sum_unknown(files: Sequence[tuple[Path, Counter[str]]], given: int) -> list[Notice]:
+    """One notice for the whole folder about labels unknown to the model, of so many given labels."""
+    from phonechain.features.corpora.base import describe_files
+    from phonechain.features.phones.comparison import unknown_notice
+
+    if not files:
+        return []
+    total = sum((labels for _, labels in files), Counter[str]())
+    notice = unknown_notice(dict(total.most_common()), given)
+    return [replace(notice, message=f"{describe_files(len(files), files[0][0])}: {notice.message}")]
 
 
 def _describe(

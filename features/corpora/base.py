@@ -25,6 +25,12 @@ Progress = Callable[[int, int], None]
 MOST_OF_A_FILE = 1000
 """Most problems of a file that are listed one by one."""
 
+TOLD_APART = frozenset({"labels-folded", "tier-guessed", "tier-of-words", "encoding-guessed"})
+"""Codes of notices that say something else for each value, such as another folding of the labels."""
+
+MOST_KINDS = 5
+"""Most kinds of notices with one of these codes; further ones are counted together."""
+
 _AUDIO = "wav flac ogg oga opus mp3 m4a aac amr wma aif aiff aifc au snd sph nist caf w64"
 _FILMS = "mp4 webm 3gp mkv mov avi mpg mpeg mts m2ts"
 AUDIO_SUFFIXES = frozenset("." + s for s in (_AUDIO + " " + _FILMS).split())
@@ -83,23 +89,46 @@ class Corpus:
 
 
 class NoticeCount:
-    """Notices of many files, one for each kind: how many files, and the first of them."""
+    """Notices of many files, one for each kind: how many files, and the first of them.
+
+    Notices of a code in `TOLD_APART` are of several kinds if their values differ.
+    """
 
     def __init__(self) -> None:
-        self._seen: dict[str, tuple[Notice, Path, int]] = {}
+        self._seen: dict[tuple[str, object], tuple[Notice, Path, int]] = {}
 
     def add(self, file: Path, notices: Collection[Notice]) -> None:
-        for notice in {n.code: n for n in notices}.values():
-            first, where, count = self._seen.get(notice.code, (notice, file, 0))
-            self._seen[notice.code] = (first, where, count + 1)
+        kinds: dict[tuple[str, object], Notice] = {}
+        for notice in notices:
+            kinds.setdefault(self._kind(notice), notice)
+        for key, notice in kinds.items():
+            first, where, count = self._seen.get(key, (notice, file, 0))
+            self._seen[key] = (first, where, count + 1)
+
+    def _kind(self, notice: Notice) -> tuple[str, object]:
+        if notice.code not in TOLD_APART:
+            return notice.code, None
+        key = notice.code, notice.value
+        others = sum(code == notice.code for code, _ in self._seen)
+        return key if key in self._seen or others < MOST_KINDS else (notice.code, None)
 
     def notices(self) -> list[Notice]:
         out = []
-        for code, (first, where, count) in self._seen.items():
-            files = "1 file" if count == 1 else f"{count} files"
+        for (code, _), (first, where, count) in self._seen.items():
             name = printable_path(where)
-            out.append(Notice(code, f"{files}, the first {name}: {first.message}", name, first.value, first.limit))
+            message = f"{describe_files(count, where)}: {first.message}"
+            out.append(Notice(code, message, name, first.value, first.limit))
         return out
+
+
+def describe_files(count: int, first: Path) -> str:
+    """The only file of a message by its name, or how many there are and the first.
+
+    >>> describe_files(1, Path("a.lab")), describe_files(3, Path("a.lab"))
+    ('a.lab', '3 files, the first a.lab')
+    """
+    name = printable_path(first)
+    return name if count == 1 else f"{count} files, the first {name}"
 
 
 class Spelling:

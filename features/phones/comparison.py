@@ -149,12 +149,7 @@ class LabelComparison:
                 message += f" ({_listing(example)})"
             out.append(Notice("labels-folded", message, "segments", ", ".join(self.steps)))
         if self.unknown:
-            count = sum(self.unknown.values())
-            verb = "is" if count == 1 else "are"
-            message = (
-                f"{count} of {self.total} given labels {verb} unknown to the model: {_listing(list(self.unknown))}"
-            )
-            out.append(Notice("labels-unknown", message, "segments", float(count), float(self.total)))
+            out.append(unknown_notice(self.unknown, self.total))
         return tuple(out)
 
 
@@ -203,6 +198,14 @@ class LabelSet:
         """
         counts = given if isinstance(given, Mapping) else Counter(label for label in given if label is not None)
         return _compare(self, tuple(counts.items()))
+
+
+def unknown_notice(unknown: Mapping[str, int], total: int) -> Notice:
+    """The notice about unknown labels with their counts, of so many given labels in all."""
+    count = sum(unknown.values())
+    verb = "is" if count == 1 else "are"
+    message = f"{count} of {total} given labels {verb} unknown to the model: {_listing(list(unknown))}"
+    return Notice("labels-unknown", message, "segments", float(count), float(total))
 
 
 def describe_steps(steps: Sequence[str]) -> str:

@@ -157,7 +157,7 @@ def test_a_tree_keeps_its_shape_and_one_bad_file_stops_nothing(
     out, err = capfd.readouterr()
     found = sorted(str(p.relative_to(tmp_path / "out")) for p in (tmp_path / "out").rglob("*.*"))
     assert found == ["a.eaf", "x/b.eaf", "x/y/c.eaf"]
-    assert out == f"wrote 3 files (ELAN) to {tmp_path / 'out'}, 1 failed, 1 other files skipped\n"
+    assert out == f"wrote 3 files (ELAN) to {tmp_path / 'out'}, 1 failed, 1 other file skipped\n"
     assert "bad.lab:2: " in err
     assert main(command) == 2
     assert capfd.readouterr().err.count("--force") == 3

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import shutil
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -100,6 +101,34 @@ def test_bad_files_are_told_and_stop_nothing(tmp_path: Path, capfd: pytest.Captu
     assert "3 files could not be used" in err
     assert main(["label", str(root), "--out", str(out), "--on-bad-segment", "skip"]) == 1
     assert "segments.lab" in names(out)
+
+
+def test_what_is_said_of_the_labels_of_a_folder_is_of_all_its_files(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    respelled = {
+        "a": lambda label: label,
+        "b": lambda label: label + "1" if label[0] in "AEIOU" else label,  # with stress
+        "c": lambda label: "zz8" if label == "IH" else label,
+        "d": lambda label: "zz9" if label == "IH" else label.lower(),
+    }
+    for name, respell in respelled.items():
+        tier = TEXTGRID.tiers[-1]
+        entries = [replace(s, label=None if s.label is None else respell(s.label)) for s in tier.entries]
+        file = put(tmp_path, name)
+        file.write_bytes(conversion.render(replace(TEXTGRID, tiers=[replace(tier, entries=entries)]), "textgrid"))
+    labels = [s.label for s in TEXTGRID.tiers[-1].entries]
+    assert main(["label", str(tmp_path), "--doubtful", "1"]) == 0
+    said = capfd.readouterr().err.splitlines()
+    folded = [line for line in said if "after a folding" in line]
+    assert [line.split(": ")[1] for line in folded] == [str(tmp_path / f"{name}.TextGrid") for name in "bd"]
+    assert ["without stress" in line for line in folded] == [True, False]
+    unknown = [line for line in said if "unknown to the model" in line]
+    count, each = len([label for label in labels if label is not None]), labels.count("IH")
+    assert unknown == [
+        f"warning: 2 files, the first {tmp_path / 'c.TextGrid'}: {2 * each} of {4 * count} given labels are unknown to "
+        "the model: zz8, zz9"
+    ]
 
 
 def test_nothing_could_be_done(tmp_path: Path) -> None:
