@@ -294,7 +294,7 @@ class _Report:
             )
             return
         row = event.metrics
-        mark = "  best so far" if row["dev_error"] < self.best else ""
+        mark = "  lowest so far" if row["dev_error"] < self.best else ""
         self.best = min(self.best, row["dev_error"])
         self.bars.line(
             f"epoch {event.done}/{event.total}  loss {row['loss']:.4f}  dev error {common.format_percent(row['dev_error'])} %"
@@ -311,6 +311,10 @@ def _print_summary(labeler: PhoneLabeler, out: Path) -> None:
         typer.echo(f"chosen: {name}, best of {others + 1} candidates")
     kept = metrics["best_epoch"]
     weights = f"after epoch {kept} of {metrics['epochs']}" if kept else "with the base's weights"
+    history = labeler.history_
+    if kept and metrics["dev_error"] > history.best_error:
+        lowest = f"{common.format_percent(history.best_error)} % after epoch {history.best_epoch}"
+        weights += f" (the last, as training.keep says; the lowest was {lowest})"
     typer.echo(
         f"wrote {out} ({size:.2f} MiB, {len(labeler.labels_)} labels, {labeler.parameters_} weights, "
         f"version {labeler.version_}); dev error {common.format_percent(metrics['dev_error'])} % {weights}"

@@ -280,8 +280,9 @@ class Search:
         entry.seconds += time.perf_counter() - began
         self.best = min(self.best, entry.error)
         self.done += 1
-        found = entry.failure or f"{100 * entry.error:.1f} % errors on {sum(entry.segments)} held-out segments"
-        self._tell("candidate", self.done, max(total, self.done), f"{name}: {found} ({entry.seconds:.1f} s)")
+        parts = f"parts 1 to {held + 1} of {FOLDS} together" if held else f"part 1 of {FOLDS}"
+        found = entry.failure or f"{100 * entry.error:.1f} % errors on {sum(entry.segments)} held-out segments, {parts}"
+        self._tell("candidate", self.done, max(total, self.done), f"{name}: {found}; {entry.seconds:.1f} s")
 
     def _label_as_is(self, entry: CandidateScore, held: Sequence[Featurised]) -> None:
         assert self.as_is is not None

@@ -112,7 +112,9 @@ def test_the_one_with_the_fewest_errors_is_trained_and_told(base: PhoneLabeler, 
     lines = [p.message for p in told if p.stage == "candidate"]
     assert "does not compete, since" in lines[0]
     assert len(lines) == 1 + sum(row["folds"] for row in table)
-    assert "% errors on" in lines[1]
+    assert "held-out segments, part 1 of 3; " in lines[1]
+    for n in range(2, most + 1):  # errors of further parts are counted with those before
+        assert any(f"held-out segments, parts 1 to {n} of 3 together; " in line for line in lines)
     made.save(tmp_path / "a.safetensors")
     again = PhoneLabeler.load(tmp_path / "a.safetensors")
     assert (again.preset, again.metrics_["candidates"]) == (table[0]["preset"], table)
