@@ -53,7 +53,7 @@ def pages() -> dict[str, str]:
     for name, text in texts.items():
         here = {name: ' aria-current="page"'}
         links = [f'<a href="{_address(n)}"{here.get(n, "")}>{escape(title)}</a>' for n, title in titles.items()]
-        nav = "".join(links)
+        nav = "".join(('<a href="/">← Review page</a>', *links))
         body = _LINK.sub(_link, parser.render(text))
         made[name] = _PAGE.format(title=escape(titles[name]), nav=nav, body=body)
     return made

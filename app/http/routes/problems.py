@@ -15,8 +15,9 @@ router = APIRouter(prefix="/problems", tags=["problems"])
 
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<title>{title}</title>
-<style>body{{font:16px/1.5 system-ui,sans-serif;max-width:42rem;margin:2rem auto;padding:0 1rem}}</style></head>
+<title>{title}</title><link rel="icon" href="data:,">
+<style>:root{{color-scheme:light dark}}body{{font:16px/1.5 system-ui,sans-serif;max-width:42rem;margin:2rem auto;padding:0 1rem}}
+td,th{{text-align:left;vertical-align:top;padding:.2rem 1rem .2rem 0}}</style></head>
 <body>{body}</body></html>
 """
 
@@ -37,11 +38,12 @@ async def index(request: Request) -> Response:
     """The types of problem documents, as a page, or as JSON where that is what Accept asks for."""
     if not _wants_html(request):
         return JSONResponse([_as_dict(kind) for kind in TYPES.values()])
+    head = "<tr><th>Status</th><th>Type</th><th>Title</th></tr>"
     rows = "".join(
-        f'<li><a href="{kind.uri}">{kind.slug}</a> ({kind.status}): {escape(kind.title)}</li>'
-        for kind in TYPES.values()
+        f'<tr><td>{kind.status}</td><td><a href="{kind.uri}">{kind.slug}</a></td><td>{escape(kind.title)}</td></tr>'
+        for kind in sorted(TYPES.values(), key=lambda kind: (kind.status, kind.slug))
     )
-    return HTMLResponse(_PAGE.format(title="Problems", body=f"<h1>Problems</h1><ul>{rows}</ul>"))
+    return HTMLResponse(_PAGE.format(title="Problems", body=f"<h1>Problems</h1><table>{head}{rows}</table>"))
 
 
 @router.get(

@@ -29,6 +29,7 @@ def test_every_page_is_served(client: Client) -> None:
         assert "unsafe" not in policy
         assert "<script" not in page.text
         assert re.findall(r"<style|\bstyle=", page.text) == []
+        assert re.search(r'<nav><a href="/">', page.text)  # back to where reviews are
         title = (GUIDE / f"{name}.md").read_text("utf-8").splitlines()[0].removeprefix("# ")
         assert f"<h1>{title}</h1>" in page.text
         assert page.text.count('aria-current="page"') == 1
@@ -51,10 +52,10 @@ def test_the_reference_is_as_the_code_has_it() -> None:
 
 
 def test_links_lead_to_pages_that_are_there() -> None:
-    served = {"/guide", "/guide/guide.css", "/guide/phonechain.praat", *(f"/guide/{name}" for name in ORDER)}
+    served = {"/", "/guide", "/guide/guide.css", "/guide/phonechain.praat", *(f"/guide/{name}" for name in ORDER)}
     for name, page in pages().items():
         for target in re.findall(r'href="([^"]+)"', page):
-            if target.startswith("/guide"):
+            if target.startswith("/"):
                 assert target in served, (name, target)
             else:
                 assert target.startswith("https://"), (name, target)

@@ -107,6 +107,10 @@ def _break(app: FastAPI) -> None:
 def test_every_type_has_a_page(client: Client) -> None:
     index = client.get("/problems", headers={"Accept": "text/html,*/*;q=0.8"})
     assert index.headers["content-type"].startswith("text/html")
+    shown = [(kind.status, kind.slug) for kind in problems.TYPES.values()]
+    assert re.findall(r'<td>(\d+)</td><td><a href="/problems/([^"]+)"', index.text) == [
+        (str(status), slug) for status, slug in sorted(shown)
+    ]
     listed = client.get("/problems", headers={"Accept": "application/json"}).json()
     assert [kind["type"] for kind in listed] == [kind.uri for kind in problems.TYPES.values()]
     for kind in listed:
