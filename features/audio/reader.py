@@ -38,7 +38,7 @@ from phonechain.features.audio.containers import (
     sniff,
 )
 from phonechain.features.audio.decoders import Block, NoSound, Stream, Undecodable, open_sndfile
-from phonechain.features.audio.plain_wav import find_layout, open_plain
+from phonechain.features.audio.plain_wav import Layout, find_layout, open_plain
 from phonechain.features.audio.raw import RawFormat
 from phonechain.features.audio.repairs import repair
 from phonechain.features.errors import (
@@ -128,7 +128,7 @@ def decode(
     if rate is not None and not RATES[0] <= rate <= RATES[1]:
         raise SettingsError(f"expected a rate from {RATES[0]} to {RATES[1]} Hz, got {rate}", pointer="rate", value=rate)
     with _open(source) as file:
-        if raw is None and (layout := find_layout(file)) is not None:
+        if raw is None and (layout := _plain_layout(file)) is not None:
             stream = open_plain(file, layout)
             intake = _collect(stream, channel, rate, max_seconds)
             if not stream.damage:  # nothing else can be wrong with one
@@ -166,7 +166,7 @@ def _read_header(source: bytes | Path) -> Stream | None:
     """The stream of the first decoder that opens the file, before anything is decoded."""
     try:
         with _open(source) as opened:
-            if (layout := find_layout(opened)) is not None:
+            if (layout := _plain_layout(opened)) is not None:
                 return open_plain(opened, layout)
             file, container, _, _ = _recognise(opened)
             size = file.seek(0, io.SEEK_END)
@@ -176,6 +176,11 @@ def _read_header(source: bytes | Path) -> Stream | None:
     except AudioError:
         return None
     return None
+
+
+def _plain_layout(file: BinaryIO) -> Layout | None:
+    file.seek(0)
+    return find_layout(file) if file.read(4) == b"RIFF" else None
 
 
 def _recognise(file: BinaryIO) -> tuple[BinaryIO, Container | None, bytes, tuple[Notice, ...]]:
