@@ -289,6 +289,7 @@ export const en = {
   "merge.remove": "Remove",
   "eval.title": "How good it is",
   "eval.title.held": "How good it is on the part that was held out",
+  "eval.held.help": "Of the finished, calibrated model, with everything known of each speaker. The dev error above is measured during training, so the two can differ a little.",
   "eval.error": "error",
   "eval.interval": "{level} % interval {low} to {high}, over {units}",
   "eval.nointerval": "interval {reason}",

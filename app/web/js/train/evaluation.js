@@ -33,7 +33,7 @@ export async function evaluationPanel(job) {
   const open = (/** @type {string} */ truth, /** @type {string} */ answer) => void show(truth, answer);
   const matrix = new Matrix(found, open);
   const bins = found.reliability;
-  const element = h("section", { class: "stack evaluation" }, h("h2", null, t(found.corpus.split === "held out" ? "eval.title.held" : "eval.title")), figures(found), note,
+  const element = h("section", { class: "stack evaluation" }, h("h2", null, t(found.corpus.split === "held out" ? "eval.title.held" : "eval.title")), found.corpus.split === "held out" && h("p", { class: "soft" }, t("eval.held.help")), figures(found), note,
     h("div", { class: "columns" }, h("div", { class: "stack" }, h("h3", null, t("eval.reliability")),
       reliability(bins, { label: t("eval.reliability.label", { ece: percent(found.ece) }), x: t("list.p"), y: t("eval.right"), title: (bin) => t("eval.bin", { p: bin.confidence.toFixed(2), right: percent(bin.accuracy), count: number(bin.count) }) }),
       h("p", { class: "soft small-text" }, t("eval.reliability.help"))),
