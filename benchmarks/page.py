@@ -14,6 +14,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import sys
 import tempfile
 import time
 import urllib.request
@@ -29,6 +30,8 @@ from phonechain.app import samples
 from phonechain.app.http.routes.page import files
 from phonechain.features.annotation import Annotation, Tier, read, tier_segments, write
 from phonechain.features.segments import Segment
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from tests.page.conftest import CHROMIUM, Service
 
 SECONDS, COPIES = 3600.0, 1305

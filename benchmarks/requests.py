@@ -231,6 +231,7 @@ def main() -> int:
         for name in asked.model:
             if name != "default":
                 (Path(folder) / f"{name}.safetensors").symlink_to(pretrained_path(name))
+        starts = []
         costs = {name: bare(pretrained_path(name), asked.count) for name in asked.model}
         for processes in asked.processes:
             with service(Path(folder), processes) as (port, first):
@@ -246,7 +247,9 @@ def main() -> int:
                         f"| {new / whole:.2f} times | {asked.clients} | {rate:.0f} | {median:.0f} |",
                         flush=True,
                     )
-                print(f"start of {processes} to the first answer: {first:.2f} s", flush=True)
+                starts.append(f"start of {processes} to the first answer: {first:.2f} s")
+    print()  # not between the rows of the table
+    print("\n".join(starts))
     whole, torch = from_the_start()
     print(f"`phonechain label` of the sample: {whole:.2f} s, of which `import torch` {torch:.2f} s", flush=True)
     return 0

@@ -82,10 +82,11 @@ def _print(found: SystemComparison, corpus: str) -> None:
     from phonechain.model.scoring.significance import DRAWS
 
     tests, percent = found.tests, common.format_percent
-    units = common.count_noun(tests.units, found.over)
+    utterances = common.count_noun(found.utterances, "utterance")
+    units = "" if found.over == "utterance" else f", {common.count_noun(tests.units, found.over)}"
     table = common.table(
         "system", ("errors", "right"), ("errors %", "right"), "95 %", "labels compared", ("not scored", "right"),
-        title=f"{tests.segments} segments of {common.count_noun(found.utterances, 'utterance')} of {corpus}, {units}",
+        title=f"{tests.segments} segments of {utterances} of {corpus}{units}",
     )  # fmt: skip
     for letter, system in (("A", found.a), ("B", found.b)):
         table.add_row(

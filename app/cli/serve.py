@@ -66,7 +66,7 @@ def serve(
             if known.log_format == "json":
                 log.info("listening", extra={"facts": {"address": address}})
                 return
-            print(f"listening on {address}, a page for reviewing labels; its interface is documented at {address}/docs")
+            print(f"listening on {address}, with a page for reviewing labels; the API is documented at {address}/docs")
             print(f"try:\n  {curl(address)}", flush=True)
 
         shared = Shared(known.processes or min(MOST_PROCESSES, cores()))

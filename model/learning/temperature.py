@@ -121,6 +121,6 @@ way, that needs no notice; number of segments below which no interval is trusted
 
 def _describe_small_dev_set(dev: Dataset, why: str) -> str:
     return (
-        f"The dev set ({len(dev.y)} segments in {len(dev)} sequences) is too small to fit the temperature: {why}. "
-        "Posteriors may be too high or too low."
+        f"the dev set ({len(dev.y)} segments in {len(dev)} sequences) is too small to fit the temperature: {why}; "
+        "posteriors may be too high or too low"
     )
