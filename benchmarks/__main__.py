@@ -27,6 +27,7 @@ COMMANDS = {
     "features": ("features.py",),
     "annotation": ("annotation.py",),
     "requests": ("requests.py",),
+    "start": ("start.py",),
     "corpus": ("corpus.py",),
     "alignment": ("alignment.py", "--seconds", "10", "--rounds", "3"),
     "memory": ("memory.py", "--segments", "1000", "60000"),

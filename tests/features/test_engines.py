@@ -6,16 +6,19 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from phonechain.features.audio.reader import Audio
+from phonechain.app.samples import FOLDER as SAMPLES
+from phonechain.features.audio.reader import Audio, resample
 from phonechain.features.errors import EmptyAudio, SettingsError
 from phonechain.features.filterbank import log_mels
 from phonechain.features.inputs import extract_inputs
 from phonechain.features.mfcc import FeatureSettings, frames
+from phonechain.features.reading import read_audio
 from phonechain.features.segments import Segment
 from tests.features.speechlike import speechlike
 
@@ -67,6 +70,23 @@ def test_engines_agree(name: str, kind: str) -> None:
     np.testing.assert_allclose(frames(sound, other, warp=1.1), frames(sound, native, warp=1.1), rtol=0, atol=BOUND)
     native, other = (replace(s, bands=40) for s in (native, other))
     np.testing.assert_allclose(log_mels(sound, other), log_mels(sound, native), rtol=0, atol=BOUND)
+
+
+RECORDINGS = sorted(p for p in SAMPLES.rglob("*") if p.suffix in (".flac", ".ogg"))
+
+
+@pytest.mark.parametrize("file", RECORDINGS, ids=lambda file: file.name)
+def test_engines_agree_on_the_recordings_of_the_package(file: Path) -> None:
+    native = FeatureSettings(bands=40)
+    other = replace(native, engine="librosa")
+    audio = read_audio(file)
+    sound = resample(audio.samples, audio.rate, native.rate)
+    np.testing.assert_allclose(frames(sound, other), frames(sound, native), rtol=0, atol=BOUND)
+    np.testing.assert_allclose(log_mels(sound, other), log_mels(sound, native), rtol=0, atol=BOUND)
+
+
+def test_there_are_recordings_in_the_package() -> None:
+    assert len(RECORDINGS) == 27
 
 
 def test_what_a_model_sees_is_the_same_from_either_engine() -> None:
