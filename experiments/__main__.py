@@ -84,7 +84,7 @@ def compute(name: str, options: argparse.Namespace) -> None:
             decided = _choose_values(experiment, source, store)
             all_folds = source.folds(experiment.split)
             found = [] if decided is None else [store.get(cells.key(decided, source, f)) for f in all_folds]
-            chosen = {} if decided is None else {k: getattr(decided.training, k) for k in experiment.choose}
+            chosen = {} if decided is None else {k: decided.value(k) for k in experiment.choose}
             rows.append(report.Row(decided or experiment, [r for r in found if r is not None], chosen, len(all_folds)))
         command = f"python -m experiments {name}" + (f" --data {path.name}" if options.data is not None else "")
         report.write(options.results, report.section(table, path.name, rows, command))

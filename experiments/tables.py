@@ -33,7 +33,7 @@ class Experiment:
         name: as in the table.
         preset: what it is called in RESULTS.md; "crfsuite" for that library on the same features.
         model, training: the settings, complete but for what is chosen.
-        choose: training settings with the values among which a dev split decides.
+        choose: training settings, or settings of the model, with the values among which a dev split decides.
         paper: the paper's error in per cent, and its error on the dev set.
         split: which split of the corpus ("" is the usual one).
         augment: what is done to the training inputs: "", or names out of AUGMENTATIONS (letter_augmentation.py) joined by "+".
@@ -55,10 +55,19 @@ class Experiment:
 
     def candidates(self) -> Iterator[Experiment]:
         """The experiment with each combination of the values to choose among."""
+        of_training = {f.name for f in dataclasses.fields(TrainingSettings)}
         for values in product(*self.choose.values()):
+            chosen = dict(zip(self.choose, values, strict=True))
             yield dataclasses.replace(
-                self, training=replace(self.training, dict(zip(self.choose, values, strict=True))), choose={}
+                self,
+                training=replace(self.training, {k: v for k, v in chosen.items() if k in of_training}),
+                model=replace(self.model, {k: v for k, v in chosen.items() if k not in of_training}),
+                choose={},
             )
+
+    def value(self, name: str) -> Any:
+        """What a setting that can be chosen has been set to."""
+        return getattr(self.training if hasattr(self.training, name) else self.model, name)
 
 
 @dataclass(frozen=True)

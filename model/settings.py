@@ -137,6 +137,8 @@ class ModelSettings:
         history: previous labels that the MEMM sees, M - 1 in the paper; not used by the CRF.
         history_dropout: share of those labels hidden in training, so that the MEMM does not rely on labels that may be wrong
             when it is used.
+        input_scale: what the MEMM multiplies the factors' scores by in use, as speech recognisers weigh acoustic scores against a
+            language model's. Below 1, a label that later labels contradict is dropped more easily. Chosen on held-out data.
         normalise: what features are normalised over: "model", the training set; "speaker", each speaker's recordings (or a
             single recording) as well; "any": training draws one of these for each utterance, so that users may choose.
         experts: settings of separately trained models that label together (phonechain.model.combination); their encoders,
@@ -149,6 +151,7 @@ class ModelSettings:
     trigram: Literal["none", "dense", "sparse"] = "none"
     history: int = 1
     history_dropout: float = 0.0
+    input_scale: float = 1.0
     normalise: Literal["model", "speaker", "any"] = "model"
     encoder: EncoderSettings = field(default_factory=EncoderSettings)
     experts: tuple[ModelSettings, ...] = ()
@@ -158,6 +161,7 @@ class ModelSettings:
             raise SettingsError("expected experts that are CRFs, and no products themselves", pointer="experts")
         _within(self, "history", 0, 16)
         _within(self, "history_dropout", 0.0, 0.95)
+        _within(self, "input_scale", 0.01, 100.0)
         if not self.factors:
             raise SettingsError("expected at least one factor, got none", pointer="factors")
         if not any(f.labels == 1 for f in self.factors):

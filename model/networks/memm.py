@@ -1,6 +1,8 @@
 """Factors and a local normalisation make a model: the maximum entropy Markov model of any order (Eq. pmemm).
 
-    p(y_t | g_t, x) = exp( u_t[y_t] + sum_m W_m[y_{t-m}, y_t] ) / Z(g_t, x),     m = 1 .. M-1 previous labels
+    p(y_t | g_t, x) = exp( a u_t[y_t] + sum_m W_m[y_{t-m}, y_t] ) / Z(g_t, x),     m = 1 .. M-1 previous labels
+
+where a is 1 in training and `input_scale` in use.
 
     N  packed rows (see packing.py)      B  sequences      Y  labels      M-1  previous labels      W  beam width
 
@@ -61,8 +63,9 @@ class MaximumEntropyMarkovModel(FactorModel):
         return [self.distant] if self.distant.numel() else []
 
     def unary(self, x: Tensor, packing: Packing) -> Tensor:
-        """[N, Y] u_t, the sum of the input-dependent factors."""
-        return self.scores(x, packing)[1]
+        """[N, Y] a u_t, the sum of the input-dependent factors, in use times `input_scale`."""
+        scores = self.scores(x, packing)[1]
+        return scores if self.training else scores * self.settings.input_scale
 
     def local(self, unary: Tensor, labels: Tensor, packing: Packing) -> Tensor:
         """[N, Y] log p(y_t | g_t, x) with the histories g_t that the labels [N] give."""

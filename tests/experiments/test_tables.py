@@ -47,6 +47,18 @@ def test_candidates_are_all_the_combinations() -> None:
     assert found == [(0.1, 0.5, {}), (0.2, 0.5, {})]
 
 
+def test_settings_of_the_model_can_be_chosen_too() -> None:
+    table = {
+        **TABLE,
+        "system": [{"name": "x", "preset": "spn-memm", "choose": {"input_scale": [1.0, 0.5], "l2": [0.1]}}],
+    }
+    [one] = tables.parse("t", table, "letters").experiments
+    found = list(one.candidates())
+    assert [(c.model.input_scale, c.training.l2) for c in found] == [(1.0, 0.1), (0.5, 0.1)]
+    assert [c.value("input_scale") for c in found] == [1.0, 0.5]
+    assert found[0].value("l2") == 0.1
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

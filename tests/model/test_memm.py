@@ -179,3 +179,15 @@ def test_a_factor_over_two_labels_is_refused() -> None:
     wide = ModelSettings(chain="memm", factors=(FactorSettings(), FactorSettings(labels=2, segments=2)))
     with pytest.raises(SettingsError, match="labels = 2"):
         MaximumEntropyMarkovModel(wide, 2, 3)
+
+
+def test_scores_of_the_input_are_scaled_in_use_and_not_in_training() -> None:
+    plain, scaled, packing = model(), model(input_scale=0.5), Packing((5, 3, 1))
+    x = torch.randn(packing.rows, 2, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    y = torch.randint(0, 3, (packing.rows,), generator=torch.Generator().manual_seed(2))
+    torch.testing.assert_close(scaled.train().loss(x, y, packing), plain.train().loss(x, y, packing))
+    found = scaled.eval().log_likelihood(x, y, packing).detach()
+    for b in range(3):
+        rows = rows_of(packing, b)
+        oracle = MemmOracle(0.5 * plain.scores(x, packing)[1].detach()[rows], list(plain.distant))
+        np.testing.assert_allclose(found[b], oracle.log_probability(y[rows].tolist()), atol=1e-10)
