@@ -26,7 +26,7 @@ def describe(finding: Mapping[str, Any]) -> str:
     if finding["type"].startswith("byte_size"):
         return f"expected a number of bytes such as 64MiB, got {short(finding['input'])!r}"
     message = str(finding["msg"])
-    message = message[0].lower() + message[1:]
+    message = message[0].lower() + message[1:].split(", unable to ")[0]
     for lead in ("input should be ", "value should be "):
         message = message.replace(lead, "expected ", 1)
     for theirs, ours in BOUNDS.items():

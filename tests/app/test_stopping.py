@@ -38,10 +38,10 @@ def log_as_it_was() -> Iterator[None]:
 @pytest.mark.parametrize(
     ("given", "line"),
     [
-        ({"PORT": "abc"}, "PHONECHAIN_PORT: expected a valid integer, .*, got 'abc'"),
+        ({"PORT": "abc"}, "PHONECHAIN_PORT: expected a valid integer, got 'abc'"),
         ({"QUEUE_SIZE": "0"}, "PHONECHAIN_QUEUE_SIZE: expected at least 1, got '0'"),
         ({"LOG_FORMAT": "xml"}, "PHONECHAIN_LOG_FORMAT: expected 'text' or 'json', got 'xml'"),
-        ({"MIGRATE": "perhaps"}, "PHONECHAIN_MIGRATE: expected a valid boolean, .*, got 'perhaps'"),
+        ({"MIGRATE": "perhaps"}, "PHONECHAIN_MIGRATE: expected a valid boolean, got 'perhaps'"),
         ({"SCHEDULER": "dask"}, "PHONECHAIN_SCHEDULER: expected an address such as tcp://HOST:8786, got 'dask'"),
         ({"WORKER_MEMORY": "lots"}, "PHONECHAIN_WORKER_MEMORY: expected auto, 0, or bytes such as 2GiB, got 'lots'"),
         ({"PROXIES": "balancer"}, "PHONECHAIN_PROXIES: expected addresses or networks, or [*], got 'balancer'"),
