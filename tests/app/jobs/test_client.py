@@ -101,13 +101,21 @@ def test_the_database_from_the_command_line(
     assert os.listdir(tmp_path) == ["data"]
 
 
-@pytest.mark.parametrize("command", ["upgrade", "downgrade"])
+@pytest.mark.parametrize(
+    ("command", "revision", "says"),
+    [
+        ("upgrade", "nonsense", "expected one of the revisions base, 0001"),
+        ("downgrade", "nonsense", "expected one of the revisions base, 0001"),
+        ("upgrade", "+99", "expected a revision such as 0001, head or base, got '+99'"),  # more steps than there are
+    ],
+)
 def test_a_revision_that_does_not_exist(
-    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+    command: str, revision: str, says: str,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
     monkeypatch.setenv("PHONECHAIN_DATA", str(tmp_path / "data"))
-    assert main(["db", command, "nonsense"]) == 2
-    assert "expected a revision such as 0001, head or base, got 'nonsense'" in capfd.readouterr().err
+    assert main(["db", command, revision]) == 2
+    assert says in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(

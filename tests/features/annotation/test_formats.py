@@ -507,7 +507,7 @@ def test_formats_are_named_and_titled():
         name == f.name and f.title and f.media_type and all(s[0] in "._" for s in f.suffixes)
         for name, f in FORMATS.items()
     )
-    with pytest.raises(AnnotationError, match="a format out of textgrid"):
+    with pytest.raises(AnnotationError, match="one of the formats textgrid"):
         write(Annotation([], "json"), "docx")
 
 
