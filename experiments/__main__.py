@@ -9,16 +9,15 @@ import multiprocessing
 import os
 import re
 import sys
-import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from experiments import cells, report, tables
-from experiments.corpora import Source, open_source
+from experiments.corpora import Source
 from experiments.tables import Experiment
+from experiments.workers import compute_cell, open_cached, tell
 from phonechain.features.errors import CorpusError, PhonechainError
 from phonechain.model.settings import replace
 
@@ -71,7 +70,7 @@ def compute(name: str, options: argparse.Namespace) -> None:
     kind = "letters" if path.is_file() else "speech"
     table = tables.read(name, kind)
     tell(f"{table.name}: {table.title}; reading {path.name}")
-    source = _source(path, options.runs / "cache")
+    source = open_cached(path, options.runs / "cache")
     store = report.Store(options.runs)
     experiments = [
         _with_seed(e, options.seed) for e in table.experiments if re.search(options.only, e.name, re.IGNORECASE)
@@ -141,7 +140,7 @@ def _run_all(
         done = 0
         while True:
             for experiment, fold in itertools.islice(queue, options.jobs - len(running)):
-                running.add(pool.submit(_work, experiment, fold, path, options.runs))
+                running.add(pool.submit(compute_cell, experiment, fold, path, options.runs))
             if not running:
                 return
             ended, running = wait(running, return_when=FIRST_COMPLETED)
@@ -149,20 +148,6 @@ def _run_all(
                 done += 1
                 tell(f"[{done}/{len(todo)}]")
                 finish(future.result())
-
-
-def _work(experiment: Experiment, fold: str, path: Path, runs: Path) -> dict[str, Any]:
-    return cells.run(experiment, _source(path, runs / "cache"), fold, runs / "unfinished", tell)
-
-
-@cache
-def _source(path: Path, cache_folder: Path) -> Source:
-    return open_source(path, cache_folder, tell)
-
-
-def tell(line: str) -> None:
-    """A line of progress."""
-    print(f"{time.strftime('%H:%M:%S')} {line}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":
