@@ -199,19 +199,6 @@ def bare(path: Path, count: int) -> tuple[float, float]:
     return 1e3 * statistics.median(whole[5:]), 1e3 * statistics.median(model[5:])
 
 
-def from_the_start(times: int = 5) -> tuple[float, float]:
-    """Seconds of `phonechain label` of the sample from start to end, and of `import torch` alone, in turn; medians."""
-    label = [sys.executable, "-m", "phonechain.app.cli", "label", str(samples.AUDIO), str(samples.SEGMENTS)]
-    commands = (label, [sys.executable, "-c", "import torch"])
-    spent: list[list[float]] = [[], []]
-    for _ in range(times):
-        for command, seconds in zip(commands, spent, strict=True):
-            begun = time.perf_counter()
-            subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=dict(os.environ, PYTHONPATH=str(ROOT)))
-            seconds.append(time.perf_counter() - begun)
-    return statistics.median(spent[0]), statistics.median(spent[1])
-
-
 def main() -> int:
     """Run, print a table."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
@@ -250,8 +237,6 @@ def main() -> int:
                 starts.append(f"start of {processes} to the first answer: {first:.2f} s")
     print()  # not between the rows of the table
     print("\n".join(starts))
-    whole, torch = from_the_start()
-    print(f"`phonechain label` of the sample: {whole:.2f} s, of which `import torch` {torch:.2f} s", flush=True)
     return 0
 
 

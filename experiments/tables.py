@@ -55,13 +55,12 @@ class Experiment:
 
     def candidates(self) -> Iterator[Experiment]:
         """The experiment with each combination of the values to choose among."""
-        of_training = {f.name for f in dataclasses.fields(TrainingSettings)}
         for values in product(*self.choose.values()):
             chosen = dict(zip(self.choose, values, strict=True))
             yield dataclasses.replace(
                 self,
-                training=replace(self.training, {k: v for k, v in chosen.items() if k in of_training}),
-                model=replace(self.model, {k: v for k, v in chosen.items() if k not in of_training}),
+                training=replace(self.training, {k: v for k, v in chosen.items() if hasattr(self.training, k)}),
+                model=replace(self.model, {k: v for k, v in chosen.items() if not hasattr(self.training, k)}),
                 choose={},
             )
 

@@ -34,7 +34,7 @@ from phonechain.app.cli import (
     serve,
     train,
 )
-from phonechain.app.problems.wording import BOUNDS
+from phonechain.app.problems.wording import reword
 from phonechain.features.errors import PhonechainError
 from phonechain.features.files import printable_path
 
@@ -156,10 +156,7 @@ def _usage_error(error: Any) -> str:
     name = PROGRAM if context is None else context.command_path
     if context is not None and message.startswith("Usage"):  # the name of a group by itself
         message = f"expected a command after {name}: {', '.join(context.command.commands)}"
-    for theirs, ours in {"Input should be": "expected", "Value error, ": "", **BOUNDS}.items():
-        message = message.replace(theirs, ours)
-    message = message.split(", unable to parse")[0]
-    return f"{_strip_period(message)} (see {name} --help)"
+    return f"{_strip_period(reword(message))} (see {name} --help)"
 
 
 def _strip_period(text: str) -> str:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,6 +10,7 @@ import typer
 from phonechain.features.errors import SettingsError
 
 if TYPE_CHECKING:
+    from phonechain.app.storage.database import Database
     from phonechain.app.storage.workspace import Workspace
 
 db = typer.Typer(help="Migrate the database of the service.", no_args_is_help=True)
@@ -36,17 +36,21 @@ def _migrated() -> Workspace:
     return workspace
 
 
-@contextmanager
-def _known_revision(revision: str) -> Iterator[None]:
-    """Raises SettingsError: there is no such revision."""
+def _migrate(move: Callable[[Database, str], None], revision: str) -> None:
+    """Move the database to a revision and print where it is. Raises SettingsError: there is no such revision."""
     from alembic.util.exc import CommandError
 
+    from phonechain.app.storage.migrations import migrate
+
+    migrate.check_revision(revision)
+    database = _workspace().db
     try:
-        yield
-    except CommandError as error:
+        move(database, revision)
+    except CommandError as error:  # more steps than there are
         raise SettingsError(
             f"expected a revision such as 0001, head or base, got {revision[:40]!r}: {error}", value=revision[:40]
         ) from None
+    typer.echo(f"the database is at revision {migrate.read_revision(database) or 'base'}")
 
 
 @db.command("upgrade")
@@ -56,11 +60,7 @@ def upgrade(
     """Migrate the tables to the newest revision."""
     from phonechain.app.storage.migrations import migrate
 
-    migrate.check_revision(revision)
-    database = _workspace().db
-    with _known_revision(revision):
-        migrate.upgrade(database, revision)
-    typer.echo(f"the database is at revision {migrate.read_revision(database) or 'base'}")
+    _migrate(migrate.upgrade, revision)
 
 
 @db.command("downgrade")
@@ -72,11 +72,7 @@ def downgrade(
     """Migrate the tables back to an earlier revision."""
     from phonechain.app.storage.migrations import migrate
 
-    migrate.check_revision(revision)
-    database = _workspace().db
-    with _known_revision(revision):
-        migrate.downgrade(database, revision)
-    typer.echo(f"the database is at revision {migrate.read_revision(database) or 'base'}")
+    _migrate(migrate.downgrade, revision)
 
 
 @db.command("current")

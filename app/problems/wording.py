@@ -9,8 +9,11 @@ from typing import Any
 LONGEST = 200
 """Characters of a value that an answer or a line repeats."""
 
-BOUNDS = {"greater than or equal to": "at least", "less than or equal to": "at most"}
-"""Pydantic's words for bounds, and ours."""
+_WORDS = {
+    "input should be": "expected", "value should be": "expected", "Input should be": "expected", "Value error, ": "",
+    "greater than or equal to": "at least", "less than or equal to": "at most",
+}  # fmt: skip
+"""Pydantic's words, and ours."""
 
 
 def describe(finding: Mapping[str, Any]) -> str:
@@ -26,13 +29,16 @@ def describe(finding: Mapping[str, Any]) -> str:
     if finding["type"].startswith("byte_size"):
         return f"expected a number of bytes such as 64MiB, got {short(finding['input'])!r}"
     message = str(finding["msg"])
-    message = message[0].lower() + message[1:].split(", unable to ")[0]
-    for lead in ("input should be ", "value should be "):
-        message = message.replace(lead, "expected ", 1)
-    for theirs, ours in BOUNDS.items():
-        message = message.replace(theirs, ours)
+    message = reword(message[0].lower() + message[1:])
     value = short(finding.get("input"))
     return message if value is None or ", got " in message else f"{message}, got {value!r}"
+
+
+def reword(message: str) -> str:
+    """A message of pydantic's, or of typer's around one, in this project's words and without its advice on parsing."""
+    for theirs, ours in _WORDS.items():
+        message = message.replace(theirs, ours)
+    return message.split(", unable to ")[0]
 
 
 def short(value: Any) -> Any:

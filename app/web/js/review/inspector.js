@@ -59,8 +59,7 @@ export class Inspector extends EventTarget {
       h("div", { class: "around", "aria-hidden": "true" }, around.map(({ step, row: one }) => h("span", { class: `phone cut${step === 0 ? " here" : ""}` }, one ? (one[3] ?? "·") : ""))),
       h("dl", null,
         fact(t("inspector.from"), seconds(row[1])), fact(t("inspector.to"), seconds(row[2])),
-        row[3] === given && !Number.isNaN(file.support(id)) && h("dt", { title: t("list.support.help") }, t("list.support")),
-        row[3] === given && !Number.isNaN(file.support(id)) && h("dd", { class: "tabular", title: t("list.support.help") }, posterior(file.support(id))),
+        row[3] === given && !Number.isNaN(file.support(id)) && fact(t("list.support"), posterior(file.support(id)), t("list.support.help")),
         fact(t("inspector.duration"), `${Math.round(1000 * (row[2] - row[1]))} ms`),
         fact(t("inspector.file"), stem(file.meta.name)),
         file.meta.speaker && fact(t("inspector.speaker"), file.meta.speaker),
@@ -111,7 +110,8 @@ function edge(file, name, row, time) {
 /**
  * @param {string} name
  * @param {string} value
+ * @param {string} [help] what the fact means
  */
-function fact(name, value) {
-  return [h("dt", null, name), h("dd", { class: "tabular cut", title: value }, value)];
+function fact(name, value, help) {
+  return [h("dt", help ? { title: help } : null, name), h("dd", { class: "tabular cut", title: help ?? value }, value)];
 }
